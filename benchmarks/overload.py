@@ -1,7 +1,8 @@
 """What becomes of requests under more load than there is capacity for, and after it.
 
 ``python -m benchmarks overload`` puts one sidecar with its handler on all cores but the last, and
-the generator (`benchmarks.flood`) on the last. For each handler it finds the capacity: the highest
+the generator (`benchmarks.flood`) on the last. ``--server carpool-provider`` puts a provider in
+front, on the sidecar's cores. For each handler it finds the capacity: the highest
 of some rates, open loop and without refusals, at which 99 % of the answers are in time. Then, mode
 by mode of ``com.carpool.shed``, it sends multiples of it: a second at half of the capacity, some
 seconds of the multiple, and again half, from which the time to recover is read.
@@ -31,16 +32,17 @@ from benchmarks.cases import CASES, RAW, Case
 from benchmarks.flood import UNANSWERED, UNSENT, Flood, Sent
 from benchmarks.launch import Running, free_port
 from benchmarks.records import Records
-from benchmarks.servers.carpool import CARPOOL
+from benchmarks.servers.carpool import CARPOOL, CARPOOL_PROVIDER
 from benchmarks.servers.recipe import Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.servers.recipe import Launch
+    from benchmarks.servers.recipe import Launch, Server
 
 __all__ = ["main"]
 
+_SERVERS = {server.name: server for server in (CARPOOL, CARPOOL_PROVIDER)}
 _OUT = Path(__file__).parent / "results" / "overload.jsonl"
 _MODES = ("off", "observe", "on")
 _TIMES = (0.5, 0.9, 1.0, 2.0, 5.0, 20.0)
@@ -126,11 +128,13 @@ class Bench:
     """One handler behind a sidecar.
 
     Args:
+        server: how requests reach it.
         case: what is served.
         span_s: duration of an overload.
     """
 
-    def __init__(self, case: Case, span_s: float) -> None:
+    def __init__(self, server: Server, case: Case, span_s: float) -> None:
+        self._server = server
         self._case = case
         self._span_s = span_s
 
@@ -139,8 +143,9 @@ class Bench:
         """Run the server with ``shed`` in ``mode``, away from the generator's core."""
         cores = sorted(os.sched_getaffinity(0))
         with tempfile.TemporaryDirectory(prefix="carpool-bench-") as folder:
-            setup = Setup(self._case, free_port(), Path(sys.executable), Path(folder), 0.0)
-            server = replace(CARPOOL, launch=lambda setup: self._launch(setup, mode))
+            python, scratch = Path(sys.executable), Path(folder)
+            setup = Setup(self._case, free_port(), python, scratch, 0.0, mode)
+            server = replace(self._server, launch=self._launch)
             os.sched_setaffinity(0, cores[:-1] or cores)  # the server inherits it
             try:
                 with Running(server, setup) as running:
@@ -155,14 +160,13 @@ class Bench:
         wanted = int(40 * self._case.start_rps * self._case.slo_s)
         return min(max(wanted, _CONNECTIONS.start), _CONNECTIONS.stop)
 
-    def _launch(self, setup: Setup, mode: str) -> Launch:
-        launch = CARPOOL.launch(setup)
-        env = {**launch.env, "carpool_shed": mode}
+    def _launch(self, setup: Setup) -> Launch:
+        launch = self._server.launch(setup)
         if isinstance(self._case, _Slow):
-            del env["model_path"]
+            env = {name: value for name, value in launch.env.items() if name != "model_path"}
             (setup.scratch / "function" / "handler.py").write_text(_SLOW)
             return replace(launch, env=env, data=RAW)
-        return replace(launch, env=env)
+        return launch
 
     def capacity_rps(self) -> float:
         """Return the highest rate of a ladder with enough responses in time, without refusals."""
@@ -247,6 +251,7 @@ def main(argv: list[str]) -> int:
     """Measure, writing each row as it arrives, and the page of medians."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks overload", description=__doc__)
     add = parser.add_argument
+    add("--server", choices=_SERVERS, default=CARPOOL.name, help="what is called (carpool)")
     add("--case", default=",".join(_CASES), help="handlers, separated by commas (all)")
     add("--mode", default=",".join(_MODES), help="modes, separated by commas (all)")
     add("--times", default=",".join(f"{t:g}" for t in _TIMES), help="multiples of the capacity")
@@ -255,6 +260,8 @@ def main(argv: list[str]) -> int:
     add("--resume", action="store_true", help="add rounds to what --out has")
     add("--out", type=Path, default=_OUT, help="JSON lines; a page, .md, goes beside it")
     flags = parser.parse_args(argv)
+    if flags.server != CARPOOL.name and "slow" in flags.case.split(","):
+        parser.error("the case 'slow' is served by the sidecar alone: give --case")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(_OPEN_FILES, hard), hard))
     records = Records(flags.out, resume=flags.resume)
@@ -264,15 +271,15 @@ def main(argv: list[str]) -> int:
     times = [float(each) for each in flags.times.split(",")]
     for _ in range(flags.rounds):
         for name in flags.case.split(","):
-            _measure(records, name, flags.mode.split(","), times, flags.span)
+            bench = Bench(_SERVERS[flags.server], _CASES[name], flags.span)
+            _measure(records, bench, name, flags.mode.split(","), times)
             flags.out.with_suffix(".md").write_text(_page(records))
     return 0
 
 
 def _measure(
-    records: Records, name: str, modes: list[str], times: list[float], span_s: float
+    records: Records, bench: Bench, name: str, modes: list[str], times: list[float]
 ) -> None:
-    bench = Bench(_CASES[name], span_s)
     capacity_rps = bench.capacity_rps()
     for mode in modes:
         with bench.running(mode) as (running, flood):

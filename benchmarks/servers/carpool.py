@@ -82,7 +82,7 @@ def _settings(setup: Setup) -> dict[str, str]:
         "model_path": str(setup.case.model_path),
         "carpool_slo": durations.format(setup.case.slo_s),
         "carpool_batch_max": str(setup.case.batch_max),
-        "carpool_shed": "on",  # what an objective is for: late ones are refused, not served late
+        "carpool_shed": setup.shed,
         "handler_threads": "1",
     }
 

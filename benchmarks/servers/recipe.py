@@ -20,13 +20,23 @@ MODEL_PACKAGES = ("numpy", "onnxruntime")
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One start of a server: what to serve, on which port, and how long a batch may wait."""
+    """One start of a server.
+
+    Attributes:
+        case: what to serve.
+        port: where it listens.
+        python: the interpreter that runs it.
+        scratch: a folder for its files.
+        wait_ms: how long a batch may wait.
+        shed: whether Carpool refuses late requests, as ``com.carpool.shed``.
+    """
 
     case: Case
     port: int
     python: Path
     scratch: Path
     wait_ms: float
+    shed: str = "on"
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables that the applications in ``benchmarks/apps`` read."""

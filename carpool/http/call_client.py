@@ -8,6 +8,7 @@ is no task and no timer per call: its sender is notified of the outcome, or canc
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 
 from carpool import address as addresses
@@ -61,6 +62,22 @@ class Calls:
         connection = self._connection
         untaken_bytes = connection.transport.get_write_buffer_size() if connection else 0
         return self._unsent_bytes + untaken_bytes > _BEHIND_BYTES
+
+    @property
+    def full(self) -> bool:
+        """Whether the peer has as many calls as it can answer in time."""
+        connection = self._connection
+        return connection is not None and connection.is_full(len(self._unsent) + 1)
+
+    @property
+    def late_after_s(self) -> float:
+        """How long a call may take; infinite if the peer has never been `full`."""
+        return self._connection.late_after_s if self._connection else math.inf
+
+    def count_refused(self) -> None:
+        """Have the peer count a call that was refused in its place."""
+        if self._connection:
+            self._connection.count_refused()
 
     def send(self, head: bytes, own_lines: bytes, body: bytes, receiver: Receiver) -> int:
         """Send a call at the end of this event-loop iteration; return its id.

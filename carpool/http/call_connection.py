@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from carpool import wire
 from carpool.http import call_frames
+from carpool.http.call_window import CallWindow
 from carpool.http.client_connection import AnswerTooLarge, ConnectionFailed
 from carpool.http.lost_peers import end_if_lost, is_lost
 from carpool.wire import WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from carpool.errors import FunctionFault
 
@@ -82,6 +83,7 @@ class CallConnection(asyncio.Protocol):
         closed: Called when the connection is closed.
 
     Attributes:
+        late_after_s: How long a call may take; infinite until the peer marks an answer.
         switched: Done when calls may be sent; raises `NotSwitched` or an `OSError`.
     """
 
@@ -104,6 +106,10 @@ class CallConnection(asyncio.Protocol):
         self._calls: dict[int, Receiver] = {}
         self._served = False  # a call was answered on it before
         self._ended = False  # the peer wants no further calls on it
+        self._window = CallWindow()
+        self._marked = False  # the next answers are
+        self._refused = 0  # calls refused in place of the peer that it was not told of yet
+        self.late_after_s = math.inf
 
     @property
     def usable(self) -> bool:
@@ -116,6 +122,14 @@ class CallConnection(asyncio.Protocol):
         heads, contents, _ = zip(*unsent.values(), strict=True)
         message = wire.encode_request([*unsent], [math.inf] * len(unsent), heads, contents)
         self.transport.write(call_frames.frame(message))
+
+    def is_full(self, more: int) -> bool:
+        """Return whether ``more`` calls in addition to the open ones are too many for the peer."""
+        return len(self._calls) + more > self._window.size
+
+    def count_refused(self) -> None:
+        """Have the peer told, with its next answers, that a call was refused in its place."""
+        self._refused += 1
 
     def cancel(self, call_id: int) -> None:
         """Cancel a call whose caller has left, if it was sent on this connection."""
@@ -176,7 +190,14 @@ class CallConnection(asyncio.Protocol):
             self._retired(self)
             self._close_when_done()
             return
-        for call_id, status, head, body in zip(*wire.decode_answer(message), strict=True):
+        if message[:4] == call_frames.FULL:
+            self._marked = True
+            self.late_after_s = call_frames.number(message) / 1e3
+            return
+        answers = wire.decode_answer(message)
+        if self.late_after_s < math.inf:
+            self._adapt(answers.ids)
+        for call_id, status, head, body in zip(*answers, strict=True):
             receiver = self._calls.pop(call_id, None)
             if receiver is None:  # its caller has left
                 continue
@@ -191,6 +212,14 @@ class CallConnection(asyncio.Protocol):
                 except Exception:  # its own fault, and not that of the others
                     log.exception("handling a response of a bundle raised an error")
         self._close_when_done()
+
+    def _adapt(self, answered: Sequence[int]) -> None:
+        """Adapt the number of open calls to answers, and tell the peer what was refused."""
+        self._window.answered(answered, [*self._calls], marked=self._marked)
+        self._marked = False
+        if self._refused:
+            refused, self._refused = call_frames.numbered(call_frames.REFUSED, self._refused), 0
+            self.transport.write(call_frames.frame(refused))
 
     def _dropped(self, beginning: memoryview) -> None:
         """A message is too large to be kept: the one answer in it fails."""

@@ -12,6 +12,9 @@ message:
           would have been closed without a response
     CPE1  to the provider: use another connection for further calls; those on this one are still
           answered
+    CPF1  to the provider: the next answers are marked, as a call that came now would be refused;
+          with the time that a call may take, in ms (u32)
+    CPR1  to the sidecar: how many calls (u32) the provider has refused in its place
 
 This module handles bytes only. Malformed data raises `WireError`.
 """
@@ -38,8 +41,10 @@ __all__ = [
     "CALL_BYTES",
     "CANCELLED",
     "ENDED",
+    "FULL",
     "PATH",
     "PROTOCOL",
+    "REFUSED",
     "SLACK_BYTES",
     "CallHead",
     "FrameReader",
@@ -49,6 +54,8 @@ __all__ = [
     "content",
     "frame",
     "ids",
+    "number",
+    "numbered",
     "only_answer",
     "split",
 ]
@@ -56,11 +63,13 @@ __all__ = [
 PATH = "/_/calls"
 PROTOCOL = b"carpool-calls"
 CALLS, CANCELLED, ANSWERS, ENDED = b"CPQ1", b"CPC1", b"CPA1", b"CPE1"
+FULL, REFUSED = b"CPF1", b"CPR1"
 BROKEN_OFF = 0  # the status of a call that is not answered
 CALL_BYTES = 64 * 1024  # the largest body that travels with others
 BUNDLE_BYTES = 256 * 1024  # from this size on, a bundle leaves before the end of the tick
 SLACK_BYTES = 1024 * 1024  # by how much a frame may exceed its largest body: others, and all heads
 _LENGTH_BYTES = 4
+_NUMBERED = struct.Struct("<4sI")
 _BEGINNING = struct.Struct("<4sIIIQ")  # of answers: as in `wire`, with the first id
 _FIELD = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~\x80-\xff]*\n"
 _FIELDS = re.compile(rb"(?:%b)*" % _FIELD).fullmatch
@@ -216,6 +225,23 @@ def ids(message: memoryview) -> tuple[int, ...]:
         msg = f"{len(rest)} bytes are not ids of 8 bytes each"
         raise WireError(msg)
     return struct.unpack(f"<{len(rest) // 8}Q", rest)
+
+
+def numbered(kind: bytes, number: int) -> bytes:
+    """Return the message of a kind, `FULL` or `REFUSED`, that has a number."""
+    return _NUMBERED.pack(kind, number)
+
+
+def number(message: memoryview) -> int:
+    """Return the number in a message of `numbered`.
+
+    Raises:
+        WireError: it has another length.
+    """
+    if len(message) != _NUMBERED.size:
+        msg = f"a message of {len(message)} bytes: expected {_NUMBERED.size}"
+        raise WireError(msg)
+    return int(_NUMBERED.unpack(message)[1])
 
 
 def only_answer(beginning: memoryview) -> int:

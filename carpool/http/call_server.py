@@ -115,6 +115,11 @@ class ServedCalls(Connection):
                 if call := self._calls.pop(call_id, None):
                     self._forget(call)
             return
+        if message[:4] == call_frames.REFUSED:
+            count = call_frames.number(message)
+            if overload := self.server.overload:
+                overload.refused_before(count)
+            return
         columns = wire.decode_request(message)
         now = self.server.now()
         for call_id, head, body in zip(columns.ids, columns.heads, columns.bodies, strict=True):
@@ -168,7 +173,12 @@ class ServedCalls(Connection):
         if not self._answers or self._leaving:
             return
         answers, self._answers, self._answers_bytes = self._answers, [], 0
-        self.write(call_frames.frame(wire.encode_answer(*zip(*answers, strict=True))))
+        data = call_frames.frame(wire.encode_answer(*zip(*answers, strict=True)))
+        overload = self.server.overload
+        if overload and overload.full():
+            mark = call_frames.numbered(call_frames.FULL, overload.late_after_ms)
+            data = call_frames.frame(mark) + data
+        self.write(data)
         self._active_since = self.server.now()
         self.server.connections.move_to_end(self)
 

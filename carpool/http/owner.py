@@ -17,9 +17,25 @@ if TYPE_CHECKING:
     from carpool.http.known_heads import KnownHeads
     from carpool.http.limits import Limits, Refused
 
-__all__ = ["Owner"]
+__all__ = ["Overload", "Owner"]
 
 C = TypeVar("C")
+
+
+class Overload(Protocol):
+    """What an application that refuses calls in time tells a provider, which can refuse them first.
+
+    Attributes:
+        late_after_ms: How long a call may take.
+    """
+
+    late_after_ms: int
+
+    def full(self) -> bool:
+        """Return whether a call that came now would be refused."""
+
+    def refused_before(self, count: int) -> None:
+        """Count calls that a provider has refused."""
 
 
 class Owner(ServerState, Memory, Protocol[C]):
@@ -28,6 +44,7 @@ class Owner(ServerState, Memory, Protocol[C]):
     Attributes:
         connections: All admitted connections, ordered by last response: longest idle first.
         behind: Connections whose clients do not take what was sent, longest stalled first.
+        overload: Tells whether calls would be refused; None if the application serves all.
     """
 
     limits: Limits
@@ -37,6 +54,7 @@ class Owner(ServerState, Memory, Protocol[C]):
     connections: OrderedDict[C, None]
     behind: OrderedDict[C, Backlog]
     intake: Intake | None
+    overload: Overload | None
 
     def add(self, connection: C) -> Refused | None:
         """Register a new connection; return the refusal if it is not admitted."""

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from carpool.http.backlog import Backlog
     from carpool.http.intake import Intake
+    from carpool.http.owner import Overload
 
 __all__ = ["Application", "Exchange", "Limits", "Server", "serve"]
 
@@ -108,6 +109,7 @@ class Server:
         self.most_held_bytes = max(limits.held_bytes, 2 * limits.body_bytes)
         self.closing = False
         self.intake: Intake | None = None
+        self.overload: Overload | None = None
         self.date = b""
         self.address = ""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from faas_stack.provider.function import Function
     from faas_stack.provider.replica import Replica
 
-__all__ = ["INTERNAL", "Call"]
+__all__ = ["INTERNAL", "Call", "may_be_bundled"]
 
 INTERNAL = ("x-openfaas-internal", "proxy")  # an error of the platform, not of the function
 _CALLED = CALLED_HEADER.encode()
@@ -131,13 +131,6 @@ class Call:
         return (self._called + self._own).replace(b"\r\n", b"\n")
 
     @property
-    def travels_with_others(self) -> bool:
-        """Whether it may be sent to a replica in a bundle."""
-        exchange = self.exchange
-        small = len(exchange.body) <= call_frames.CALL_BYTES
-        return small and exchange.method in _BUNDLED and not self.template.streams
-
-    @property
     def added_lines(self) -> bytes:
         """Headers added by the provider that the client gets, too."""
         return self._added + self._version
@@ -194,6 +187,12 @@ class Call:
             headers = [(name, value) for name, _, value in added]
             self.exchange.fail(error, [INTERNAL, *headers])
         return error.status
+
+
+def may_be_bundled(exchange: Exchange, template: CallTemplate) -> bool:
+    """Return whether a call may be sent to a replica in a bundle."""
+    small = len(exchange.body) <= call_frames.CALL_BYTES
+    return small and exchange.method in _BUNDLED and not template.streams
 
 
 def _call_id() -> bytes:

@@ -53,6 +53,7 @@ class CallTemplate(NamedTuple):
         head: The same with method and target, in the form of `carpool.http.call_frames`.
         own_s: The caller's time limit by ``X-Timeout``; ``inf`` without one.
         streams: Whether the caller requests a streamed response.
+        plain: Whether it is a ``POST`` without headers by which a sidecar judges it differently.
         dropped: Headers that the caller declares to be for this hop only.
     """
 
@@ -62,6 +63,7 @@ class CallTemplate(NamedTuple):
     head: bytes
     own_s: float
     streams: bool
+    plain: bool
     dropped: frozenset[bytes]
 
 
@@ -124,6 +126,7 @@ def _template(method: str, target: str, headers: _Shared) -> CallTemplate:
         head=f"{method} {own_target}\n".encode("latin-1") + lines(kept).replace(b"\r\n", b"\n"),
         own_s=_own_limit_s(last.get(b"x-timeout")),
         streams=any(media_type in accept for media_type in _STREAMS),
+        plain=method == "POST" and not any(n.startswith(b"x-carpool-") for n in last),
         dropped=dropped,
     )
 

@@ -27,10 +27,11 @@ from faas_stack.provider.bundled_call import (
     closed_unanswered,
     goes_on,
 )
-from faas_stack.provider.call import INTERNAL, Call
+from faas_stack.provider.call import INTERNAL, Call, may_be_bundled
 from faas_stack.provider.call_template import PREFIX, CallTemplates
 from faas_stack.provider.canaries import Canaries
 from faas_stack.provider.deployment import split_name
+from faas_stack.provider.held_calls import HeldCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,9 @@ log = logging.getLogger(__name__)
 _METHODS = frozenset(("POST", "PUT", "PATCH", "DELETE", "GET", "OPTIONS", "HEAD"))
 _TRIES = 5  # replicas to try if none has begun, before the client gets an error
 _SWEEP_S = 0.5
+_FULL = errors.answer(
+    Overloaded("more calls than can be answered in time: this one would be late", 1.0)
+)
 _SHOWN = 80  # characters of a name that does not belong to a function
 
 
@@ -63,6 +67,7 @@ class Proxy:
         self._canaries = Canaries(orchestrator)
         self._calls: dict[Call, Callable[[], object]] = {}  # with the function that stops each
         self._sweeping: asyncio.TimerHandle | None = None
+        self._held: dict[Replica, HeldCalls] = {}
 
     def accept(self, exchange: Exchange) -> None:
         """Start to respond to a request whose target starts with ``PREFIX``."""
@@ -72,19 +77,25 @@ class Proxy:
                 405, errors.body(f"method {exchange.method} is not allowed"), headers=[allowed]
             )
             return
-        call = Call(exchange, *self._templates.split(exchange))
+        template, own = self._templates.split(exchange)
         try:
-            function = self._find(call.template.name)
+            function = self._find(template.name)
         except CarpoolError as error:
+            call = Call(exchange, template, own)
             self.finished(call, call.fail(error))
             return
+        replica: Replica | None = None
+        if not function.division and may_be_bundled(exchange, template):
+            replica = self._orchestrator.choose(function)
+        calls = replica.calls if replica else None
+        if replica and calls and calls.full and template.plain:
+            self._hold(exchange, function, replica)
+            return
+        call = Call(exchange, template, own)
         if self._sweeping is None:
             loop = asyncio.get_running_loop()
             self._sweeping = loop.call_later(_SWEEP_S, self._sweep_again)
-        replica: Replica | None = None
-        if call.travels_with_others and not function.division:
-            replica = self._orchestrator.choose(function)
-        if replica and (calls := replica.calls):
+        if replica and calls:
             bundled = BundledCall(self, function, call, replica)
             self._calls[call] = bundled.stop
             self._count(call, function)
@@ -102,11 +113,44 @@ class Proxy:
     def finished(self, call: Call, status: int) -> None:
         """Count a finished call."""
         self._calls.pop(call, None)
-        exchange = call.exchange
-        seconds = asyncio.get_running_loop().time() - exchange.received
-        self._metrics.observe(status, exchange.method, "/function/{name}", seconds)
+        self._observe(call.exchange, status)
         if call.function:
             call.function.answers[status] += 1
+
+    def _observe(self, exchange: Exchange, status: int) -> None:
+        seconds = asyncio.get_running_loop().time() - exchange.received
+        self._metrics.observe(status, exchange.method, "/function/{name}", seconds)
+
+    # -- held calls -------------------------------------------------------------------------
+
+    def _hold(self, exchange: Exchange, function: Function, replica: Replica) -> None:
+        held = self._held.get(replica)
+        if held is None:
+            held = self._held[replica] = HeldCalls(self, replica)
+        held.hold(exchange, function)
+
+    def refuse_held(self, exchange: Exchange, function: Function, replica: Replica) -> None:
+        """Refuse a call that its replica would answer too late."""
+        if calls := replica.calls:
+            calls.count_refused()
+        status, body, headers = _FULL
+        exchange.reply(status, body, headers=(INTERNAL, *headers))
+        self._count_held(exchange, function, status)
+
+    def held_left(self, exchange: Exchange, function: Function) -> None:
+        """Count a held call whose client has left."""
+        self._count_held(exchange, function, CLIENT_LEFT)
+
+    def none_held(self, replica: Replica) -> None:
+        """Note that no calls of a replica are held any more."""
+        del self._held[replica]
+
+    def _count_held(self, exchange: Exchange, function: Function, status: int) -> None:
+        function.invocations += 1
+        function.answers[status] += 1
+        self._observe(exchange, status)
+
+    # -- sending ----------------------------------------------------------------------------
 
     @staticmethod
     def _count(call: Call, function: Function) -> None:

@@ -72,6 +72,7 @@ class BatchLoop:
         load: counts the load for a scaler; None without one.
         front: reports to the scaler and follows its plans; None if this is not a front.
         cold_start: holds requests while no instance can be reached; None if they are not held.
+        late_after_ms: the objective, for the provider; 0 if late requests are not refused.
         on_starving: called when requests wait and no instance can be reached any more.
         compression: compresses responses; None if they are not compressed.
         relay: passes whole batches of a front on to the handler; None if there is no front.
@@ -97,6 +98,7 @@ class BatchLoop:
         self._began = self._ended = 0.0
         self._unread_s = 0.0  # average time in the socket of the requests read in this iteration
         self._objective_s = math.inf
+        self._spent_s = 0.0  # by the last request, before it arrived here
         self._refusal_answers: dict[Refusal, errors.Answer] = {}  # encoded in this iteration
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = math.inf
@@ -106,6 +108,7 @@ class BatchLoop:
         self.load: LoadCounter | None = None
         self.front: Front | None = None
         self.cold_start: ColdStart | None = None
+        self.late_after_ms = 0
         self.on_starving: Callable[[], None] = lambda: None
         self.compression: Compression | None = None
         self.relay: Relay | None = None
@@ -132,6 +135,8 @@ class BatchLoop:
             answer = self._refuse_unparsed()
             return encode_answer(answer, server.date) if answer else b""
 
+        server.overload = self
+        self.late_after_ms = math.ceil(1e3 * objective_s)
         self._intake = server.intake = Intake(
             self._refuses, refuse, self._now, loop.call_soon, loop.call_later, batch_max
         )
@@ -166,6 +171,7 @@ class BatchLoop:
         self.step_soon(exchange.received)
         waited_s = 0.0 if self._intake is None else self._intake.waited_s
         request = self._ingress.read(exchange, self._unread_s + waited_s)
+        self._spent_s = request.payload.spent_s
         if self.readiness.failing():
             error = self.readiness.does_not_start()
             self._metrics.unanswered(request, "failed", error.status, self._now())
@@ -255,17 +261,43 @@ class BatchLoop:
 
     def _refuse_unparsed(self) -> errors.Answer | None:
         """Count a refused parked request and return the response; None if it must pass."""
-        if self.streams and self.streams.rule and self.streams.rule.paths:
-            return None  # it may be streamed, and streams do not wait for batches
+        if self._may_stream:
+            return None
         now = self._now()
         refusal = self._batcher.admission.refuse_unparsed(now)
         if refusal is None:
             return None
         self.step_soon()
+        self._count_unparsed(refusal, now)
+        return self._refusal_answer(refusal)
+
+    @property
+    def _may_stream(self) -> bool:
+        """Whether an unparsed request may be one that is streamed, and so waits for no batch."""
+        return bool(self.streams and self.streams.rule and self.streams.rule.paths)
+
+    def _count_unparsed(self, refusal: Refusal, now: float) -> None:
         self._metrics.refused_unparsed(refusal.value)
         if self.load:
             self.load.arrived("*", now)
-        return self._refusal_answer(refusal)
+
+    def full(self) -> bool:
+        """Return whether a call that a provider sent now would be refused, or its answer be late.
+
+        Only if calls take long to arrive: processor time is scarce then. It takes as long until
+        the provider reads a call, and as long until it has read the answer. Otherwise calls are
+        refused here, where more is known about each.
+        """
+        if self._spent_s < QUANTUM * self._objective_s or self._may_stream:
+            return False
+        left_s = (self._objective_s - 3 * self._spent_s) * (1 - RETURN_SHARE)
+        return self._batcher.admission.would_refuse(left_s, self._now())
+
+    def refused_before(self, count: int) -> None:
+        """Count calls that a provider has refused because this function is `full`."""
+        now = self._now()
+        for _ in range(count):
+            self._count_unparsed(Refusal.LATE, now)
 
     def _refusal_error(self, refusal: Refusal) -> CarpoolError:
         if refusal is Refusal.EXPIRED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import math
 import random
 from contextlib import asynccontextmanager
 from functools import partial
@@ -602,6 +603,48 @@ async def test_closing_server_loses_no_call() -> None:
         assert not failed.value.sent
 
 
+class Overloaded:
+    """An application's overload that the test switches on and off."""
+
+    late_after_ms = 50
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.refused = 0
+
+    def full(self) -> bool:
+        return self.is_full
+
+    def refused_before(self, count: int) -> None:
+        self.refused += count
+
+
+@on_loop
+async def test_marked_answers_limit_the_open_calls_and_refusals_are_reported() -> None:
+    """After a marked answer half as many calls may be open; the server counts those refused."""
+    held: list[Exchange] = []
+    async with calling(held.append) as (server, calls):
+        overload = server.overload = Overloaded()
+        callers = [send(calls) for _ in range(100)]
+        await wait_until_async(lambda: len(held) == 100)
+        assert (False, math.inf) == (calls.full, calls.late_after_s)
+        overload.is_full = True
+        held[0].reply(200)
+        await callers[0].outcome
+        assert (True, 0.05) == (calls.full, calls.late_after_s)
+        overload.is_full = False
+        calls.count_refused()
+        calls.count_refused()
+        for exchange in held[1:60]:
+            exchange.reply(200)
+        await callers[59].outcome
+        assert not calls.full
+        await wait_until_async(lambda: overload.refused == 2)
+        for number in range(40, 60):  # as many as are open make it full, sent or not
+            callers.append(send(calls))
+            assert (number > 49) is calls.full, number
+
+
 @on_loop
 async def test_idle_connection_is_closed() -> None:
     """A connection idle for too long is asked to close, and is closed if it does not."""
@@ -669,6 +712,7 @@ BAD = {
     "columns that end": b"CPQ1\x01\x00\x00\x00",
     "an id twice": wire.encode_request([1, 1], [1.0, 1.0], [HEAD, HEAD], [b"\n", b"\n"]),
     "half an id": b"CPC1\x00\x00",
+    "half a number": b"CPR1\x00\x00",
 }
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from carpool.settings import FunctionSettings
 from carpool.stream_rule import StreamRule
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
+from sidecar.core.load_counter import LoadCounter
 from sidecar.policies.deadline import Deadline
 from sidecar.runtime.batch_loop import QUANTUM, BatchLoop
 from sidecar.runtime.ingress import Ingress
@@ -120,6 +121,40 @@ async def test_request_parked_past_deadline_gets_retry_after() -> None:
         client = asks(server)
         assert client.sent.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after" in client.sent
+
+
+@pytest.mark.parametrize(
+    ("age_s", "waiting", "full"),
+    [
+        pytest.param(1.0, 3, True, id="calls take long to arrive, and are refused"),
+        pytest.param(1.0, 2, False, id="they are served"),
+        pytest.param(0.1, 3, False, id="they arrive at once, and are refused here"),
+        pytest.param(4.0, 0, True, id="too late by the time that the answer is read"),
+    ],
+)
+@on_loop
+async def test_provider_is_told_to_refuse_calls_if_they_take_long_to_arrive(
+    *, age_s: float, waiting: int, full: bool
+) -> None:
+    """A sidecar asks for fewer calls if it would refuse them, and they take long to arrive."""
+    async with overloadable(FakeClock(1.0)) as server:
+        assert server.overload
+        for _ in range(waiting):
+            asks(server)
+        loop = cast("BatchLoop", server.overload)
+        loop._spent_s = age_s
+        assert (10_000, full) == (loop.late_after_ms, loop.full())
+
+
+@on_loop
+async def test_calls_refused_by_a_provider_are_counted() -> None:
+    """Metrics and the scaler's load have the calls that a provider has refused."""
+    async with overloadable(FakeClock(1.0)) as server:
+        loop = cast("BatchLoop", server.overload)
+        loop.load = LoadCounter(0.0)
+        loop.refused_before(3)
+        assert 3 == loop._metrics.refusals["late"]
+        assert {"*": 3} == loop.load._sample.arrivals
 
 
 @on_loop
