@@ -1,8 +1,7 @@
 """Models of different kinds to test the predictor with; built here, nothing is downloaded.
 
 The convolutional ones are the architectures that the onnx package keeps for its tests, with seeded
-weights and a free batch dimension. ``family`` tells which models share an architecture: the
-predictor for one model of a family knows none of the others.
+weights and a free batch dimension.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def _points(name: str, samples: Samples, folder: Path) -> Iterable[Point]:
         return
     others = [at for at, profile in enumerate(profiles) if profile is not own]
     graph = read_graph(_built(name, folder))
-    fit = replace(samples.fit(others), errors=measured_errors(samples, others, {}))
+    fit = replace(samples.fit(others), errors=measured_errors(samples, others))
     known = _known([profiles[at] for at in others])
     plain = OperatorLatencyModel(graph, fit, known)
     measured_s = {run.setting: run.median_s for run in own.runs}

@@ -85,17 +85,16 @@ def configure_command(part: str, args: argparse.Namespace, *, text: str, level: 
     _log_to_stderr({"part": part} if as_json else text, logging.INFO if as_json else level)
 
 
-def configure(part: str, *, as_json: bool, level: int = logging.INFO, **common: str) -> None:
+def configure(part: str, *, as_json: bool, **common: str) -> None:
     """Configure this process to log to standard error.
 
     Args:
         part: Part of Carpool, as named in the lines.
         as_json: Whether to log one JSON object per line.
-        level: Lowest level that is logged.
         common: Further fields of every JSON line; empty ones are left out.
     """
     known = {"part": part, **{key: value for key, value in common.items() if value}}
-    _log_to_stderr(known if as_json else f"{part}: ", level)
+    _log_to_stderr(known if as_json else f"{part}: ", logging.INFO)
 
 
 def is_json() -> bool:

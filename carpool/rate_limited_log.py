@@ -6,23 +6,20 @@ import math
 
 __all__ = ["RateLimit"]
 
+_EVERY_S = 60.0
+
 
 class RateLimit:
-    """A limit on how often an event is reported.
+    """A limit of one report of an event per minute."""
 
-    Args:
-        every_s: minimum time between reports, in seconds.
-    """
-
-    def __init__(self, every_s: float = 60.0) -> None:
-        self._every_s = every_s
+    def __init__(self) -> None:
         self._said = -math.inf
         self._times = 0
 
     def due(self, now: float) -> int:
         """Count an event at ``now``; return the events since the last report if due, else 0."""
         self._times += 1
-        if now < self._said + self._every_s:
+        if now < self._said + _EVERY_S:
             return 0
         times, self._times, self._said = self._times, 0, now
         return times

@@ -47,17 +47,16 @@ class _Error(NamedTuple):
 
 
 def measured_errors(
-    samples: Samples, known: Iterable[int], families: Mapping[str, str], most: int | None = None
+    samples: Samples, known: Iterable[int], most: int | None = None
 ) -> dict[tuple[ThreadsAndGpu, int], Errors]:
     """Return the errors for models unknown to a fit, by unit and regime.
 
     Args:
         samples: Measured models.
         known: Positions of the models that may be used.
-        families: As in `fit_profiles`.
         most: How many models to leave out, one after the other; None for all.
     """
-    errors_left_out = list(_left_out(samples, sorted(known), families, most))
+    errors_left_out = list(_left_out(samples, sorted(known), most))
     plain = _plain(errors_left_out)
     pairs = _pairs(errors_left_out)
     return {
@@ -155,11 +154,8 @@ def _middle(errors: Sequence[float]) -> Bounds | None:
     return float(low), float(high)
 
 
-def _left_out(
-    samples: Samples, known: Sequence[int], families: Mapping[str, str], most: int | None
-) -> Iterable[_Error]:
+def _left_out(samples: Samples, known: Sequence[int], most: int | None) -> Iterable[_Error]:
     names = {at: samples.profiles[at].model for at in known}
-    names = {at: families.get(name, name) for at, name in names.items()}
     for out in _spread(list(dict.fromkeys(names.values())), most):
         fit = samples.fit(at for at in known if names[at] != out)
         for at in known:

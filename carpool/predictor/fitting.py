@@ -12,7 +12,7 @@ from carpool.predictor.fit import ThreadsAndGpu
 from carpool.predictor.regression import Samples
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from carpool.predictor.fit import Fit
     from carpool.predictor.profile import Profile
@@ -23,22 +23,16 @@ _LEFT_OUT = 16  # number of models that are left out in turn to measure errors
 _GROWN = 1.1  # growth of the number of models after which errors are measured again
 
 
-def fit_profiles(
-    profiles: Sequence[Profile],
-    families: Mapping[str, str] | None = None,
-    most: int | None = None,
-) -> Fit:
+def fit_profiles(profiles: Sequence[Profile], most: int | None = None) -> Fit:
     """Return the fit of profiles of one origin, with its errors.
 
     Args:
         profiles: Profiles of models, measured operator by operator.
-        families: Family of each model, by name, when errors are measured: no model is predicted
-            from another one of its family. Models without an entry are a family of their own.
         most: How many models to leave out to measure errors; None for each of them.
     """
     samples = Samples.of(profiles)
     every = range(len(profiles))
-    errors = measured_errors(samples, every, families or {}, most)
+    errors = measured_errors(samples, every, most)
     return replace(samples.fit(every), errors=errors)
 
 

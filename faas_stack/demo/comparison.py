@@ -26,6 +26,7 @@ __all__ = ["Contest", "PolicyResult", "announcement", "calibrate", "choose_rate"
 __all__ += ["run_rounds", "table", "verdict"]
 
 _CALLERS = 96
+_CALIBRATION_S = 1.5
 _WORTHWHILE = 1.3  # a smaller gain is within the variation between runs
 _UNDER_BOTH = 0.7
 _WARMUP = "500ms"
@@ -52,10 +53,10 @@ class PolicyResult:
     load: LoadResults
 
 
-async def calibrate(contest: Contest, seconds: float = 1.5) -> dict[str, float]:
+async def calibrate(contest: Contest) -> dict[str, float]:
     """Return each function's good responses per second while enough callers keep it busy."""
     return {
-        policy: await _busy_rate(contest, function, seconds)
+        policy: await _busy_rate(contest, function)
         for policy, function in contest.functions.items()
     }
 
@@ -130,10 +131,10 @@ def verdict(results: Sequence[PolicyResult], slo: str, rate_rps: float) -> str:
     return f"of {rate_rps:.0f} requests a second, {' and '.join(rates)} were answered within {slo}"
 
 
-async def _busy_rate(contest: Contest, function: str, seconds: float) -> float:
+async def _busy_rate(contest: Contest, function: str) -> float:
     pool = Pool(contest.address, max_connections=_CALLERS)
     body = contest.body.read_bytes()
-    until = time.perf_counter() + seconds
+    until = time.perf_counter() + _CALIBRATION_S
     good = 0
 
     async def call() -> None:
@@ -143,7 +144,7 @@ async def _busy_rate(contest: Contest, function: str, seconds: float) -> float:
                 answer = await pool.request(
                     *("POST", f"/function/{function}", [("content-type", _kind(contest.body))]),
                     body,
-                    timeout_s=seconds,
+                    timeout_s=_CALIBRATION_S,
                 )
             except (FunctionFault, TimeoutError):
                 continue

@@ -14,6 +14,7 @@ _SHARE = 0.5  # of a core
 _WEIGHT = 0.2
 FEWEST = 200  # least number of messages for a measurement
 _FIRST_COST_S = 200e-6
+_MOST_S = 60.0  # between messages of a sidecar, whatever the load
 
 
 class Pace:
@@ -21,12 +22,10 @@ class Pace:
 
     Args:
         least_s: Shortest interval.
-        most_s: Longest interval, whatever the load.
     """
 
-    def __init__(self, least_s: float = 0.5, most_s: float = 60.0) -> None:
+    def __init__(self, least_s: float = 0.5) -> None:
         self._least_s = least_s
-        self._most_s = most_s
         self._cost_s = _FIRST_COST_S
 
     def measured(self, messages: int, busy_s: float) -> None:
@@ -41,4 +40,4 @@ class Pace:
     def interval_s(self, sidecars: int) -> float:
         """Return the seconds between messages of a sidecar."""
         needed_s = sidecars * self._cost_s / _SHARE
-        return min(max(self._least_s, round(needed_s, 2)), self._most_s)
+        return min(max(self._least_s, round(needed_s, 2)), _MOST_S)

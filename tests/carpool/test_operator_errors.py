@@ -53,7 +53,7 @@ def _wandering(draw: random.Random, level: float, each: float) -> Callable[[Sett
 @cache
 def _errors(own: float, each: float) -> Mapping[tuple[ThreadsAndGpu, int], Errors]:
     profiles = _profiles(24, 5, own, each)
-    return measured_errors(Samples.of(profiles), range(len(profiles)), {})
+    return measured_errors(Samples.of(profiles), range(len(profiles)))
 
 
 @cache
@@ -124,10 +124,10 @@ def test_measured_run_is_predicted_as_measured() -> None:
 def test_default_bounds_are_kept_with_too_few_errors() -> None:
     """With too few errors, the default bounds are kept."""
     profiles = _profiles(1, 5, SIGMA, SIGMA)
-    few = measured_errors(Samples.of(profiles), range(1), {})
+    few = measured_errors(Samples.of(profiles), range(1))
     assert {} == few
     three = _profiles(3, 5, SIGMA, SIGMA)
-    for errors in measured_errors(Samples.of(three), range(3), {}).values():
+    for errors in measured_errors(Samples.of(three), range(3)).values():
         assert Errors().plain == errors.plain
         assert len(errors.settled) >= 1
 
@@ -135,7 +135,7 @@ def test_default_bounds_are_kept_with_too_few_errors() -> None:
 def test_unmeasured_distance_uses_errors_of_next_measured_one() -> None:
     """Distances without measured errors get those of the next measured distance."""
     known = [_thinned(each, (1, 8)) for each in _profiles(24, 5, SIGMA, SIGMA / 2)]
-    for errors in measured_errors(Samples.of(known), range(24), {}).values():
+    for errors in measured_errors(Samples.of(known), range(24)).values():
         itself, *settled = errors.settled
         assert 1.0 == itself.share
         assert [settled[0]] * 4 == settled

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Draft", "listed", "running"]
 
+_LISTED = 6  # sizes in a sentence
+
 
 @dataclass(slots=True)
 class Draft:
@@ -61,9 +63,9 @@ def running(load: FunctionLoad, sizes: Sequence[Size]) -> Counter[Size]:
     return counts
 
 
-def listed(instances: Counter[Size], most: int = 6) -> str:
+def listed(instances: Counter[Size]) -> str:
     """Return the instances in words: ``4 x b4-c2-g10 and 1 x b1-c2``."""
     parts: Sequence[str] = [f"{count} x {size.name}" for size, count in instances.items()]
-    if len(parts) > most:
-        parts = [*parts[: most - 1], f"{len(parts) - most + 1} other sizes"]
+    if len(parts) > _LISTED:
+        parts = [*parts[: _LISTED - 1], f"{len(parts) - _LISTED + 1} other sizes"]
     return " and ".join(parts) if parts else "none"
