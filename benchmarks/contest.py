@@ -29,7 +29,9 @@ _LONGEST_S = 8.0
 _CLOSER_SPAN = 2.0  # a closer look lasts so many times longer than a probe
 _NEARLY = 0.9
 _OVERLOAD = 2.0
-# Under overload a waiting request needs a connection: fewer would hide the queue in the client.
+# Under overload a waiting request needs a connection: fewer would hide the queue in the client. A
+# request that finds none within a tenth of the objective is not sent, as in `flood`: a queue of the
+# client would make all that follow late, however well the server chooses.
 # Opening them floods a server's backlog, and what is dropped there comes back after a second.
 _CONNECTIONS = range(1024, 4000)
 _OPENING_S = 2.0
@@ -187,7 +189,7 @@ class Contest:
         in_time = math.ceil(rate_rps * self.case.slo_s)
         load = self._load(rate_rps, _CLOSER_SPAN)
         load.connections = min(max(in_time, _CONNECTIONS.start), _CONNECTIONS.stop)
-        load.warmup_s = _OPENING_S
+        load.warmup_s, load.patience_s = _OPENING_S, self.case.slo_s / 10
         return send(running.requests, running.port, load)
 
     def _search(self, running: Running, step: float, resolution: float) -> Found:

@@ -80,6 +80,7 @@ class Load:
 
     Attributes:
         connections: maximum number at once, with one request at a time on each.
+        patience_s: how long a request waits for a connection before it is not sent.
         warmup_s: how long it sends before it counts.
     """
 
@@ -88,6 +89,7 @@ class Load:
     slo_s: float
     seed: int
     connections: int = 512
+    patience_s: float = _TIMEOUT_S
     warmup_s: float = 0.5
 
 
@@ -97,7 +99,7 @@ def send(requests: Sequence[bytes], port: int, load: Load) -> Probe:
     whole_s = load.warmup_s + load.span_s
     plan = LoadPlan(
         url=f"http://127.0.0.1:{port}",
-        target=Target("127.0.0.1", port, requests, load.connections, _TIMEOUT_S),
+        target=Target("127.0.0.1", port, requests, load.connections, _TIMEOUT_S, load.patience_s),
         segments=arrivals.constant(load.rate_rps, whole_s),
         arrivals="poisson",
         seed=load.seed,

@@ -14,6 +14,7 @@ The generator knows neither flags nor reports: it fills a `LoadResults`.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ class Target:
         requests: Complete requests as bytes, sent in turn.
         connections: Maximum number of open connections.
         timeout_s: Time after its due time at which an unanswered request has failed.
+        patience_s: Time after its due time at which a request that still has no connection has
+            failed, and is not sent.
     """
 
     host: str
@@ -51,6 +54,7 @@ class Target:
     requests: Sequence[bytes]
     connections: int
     timeout_s: float
+    patience_s: float = math.inf
 
 
 class _Connection(asyncio.Protocol):
@@ -239,6 +243,9 @@ class LoadGenerator:
                 self._failed(self._line.popleft(), "connection")
 
     def _take(self, connection: _Connection) -> None:
+        earliest = time.perf_counter() - self._target.patience_s
+        while self._line and self._line[0] < earliest:
+            self._failed(self._line.popleft(), "unsent")
         if self._line:
             self._send(connection, self._line.popleft())
         else:

@@ -33,7 +33,7 @@ class LoadResults:
     Attributes:
         slo_s: Latency objective, if any.
         latencies_s: Latencies of good responses.
-        errors: Other outcomes, by status or as ``timeout`` or ``connection``.
+        errors: Other outcomes, by status or as ``timeout``, ``connection`` or ``unsent``.
         examples: One response for each status in ``errors``, as shortened text.
         batches: Sum of 1/size over responses with a batch size: the number of batches.
         with_batch_size: Number of responses with a batch size.

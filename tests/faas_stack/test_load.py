@@ -127,6 +127,31 @@ def test_request_due_during_connect_gets_its_own_connection() -> None:
     assert 3 == results.ok
 
 
+def test_request_without_a_connection_in_time_is_not_sent() -> None:
+    """A request that has waited for a connection for longer than the given time is dropped."""
+    arrived: list[Exchange] = []
+
+    def app(exchange: Exchange) -> None:
+        arrived.append(exchange)
+        if len(arrived) == 1:
+            exchange.reply(200)
+
+    class Impatient(LoadGenerator):
+        def _take(self, connection: Any) -> None:
+            if arrived:
+                self._line.extend([0.0, 1.0])
+            super()._take(connection)
+
+    with running(app) as url:
+        host, _, port = url.removeprefix("http://").rpartition(":")
+        request = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n"
+        target = Target(host, int(port), [request], 1, timeout_s=HANG_S, patience_s=0.001)
+        generator = Impatient(target, iter([0.0]), LoadResults())
+        asyncio.run(generator.run())
+    assert (1, 1) == (len(arrived), generator._results.ok)
+    assert not generator._line
+
+
 def test_requests_fail_at_once_after_server_has_gone() -> None:
     """After the server has gone, each request fails at once, without waiting for its time limit."""
 
