@@ -3,11 +3,6 @@
 Between two runs of an operator, a model moves its weights and results through the caches. The
 amount decides whether an operator still finds its weights there, so a measurement counts only if as
 much was moved between its runs.
-
-On several threads, short operators take longer alone than in a model: the runtime's profiler, which
-times them, adds microseconds to each operator that threads share, probably because the other
-threads fall asleep meanwhile. In a model the calling thread does what no other one has begun, so
-that a run is rarely much slower than on one thread.
 """
 
 from __future__ import annotations
@@ -15,10 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from carpool.predictor.fit import ThreadsAndGpu
-from carpool.predictor.profile import Overhead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from carpool.onnx_graph.operator_graph import Case, Graph
     from carpool.predictor.profile import Alone
@@ -29,12 +23,6 @@ __all__ = ["MOST_MB", "Footprint", "composed"]
 
 MOST_MB = 64  # no cache holds more
 _BYTES_PER_MB = 1e6
-# A run on several threads is predicted to take at most this many times as long as on one. The limit
-# was chosen on the models that benchmarks/results/operators_unseen.md lists as `chosen by`. It
-# holds for 94 % of the 500 runs on two threads in the package's database, and for 83 % of those
-# below 2 ms.
-_SLOWEST = 1.2
-_NOTHING = Overhead(0.0, 0.0)
 
 
 class Footprint:
@@ -79,40 +67,16 @@ def _results(case: Case) -> float:
     return sum(tensor.size_bytes for tensor in (*given, *case.outputs))
 
 
-def composed(graph: Graph, rows: Iterable[Alone], overheads: Mapping[int, Overhead]) -> Times:
+def composed(graph: Graph, rows: Iterable[Alone]) -> Times:
     """Return the in-place seconds of operators of a graph, by case and unit.
 
     Args:
         graph: The model.
         rows: Operators measured alone.
-        overheads: Overheads of runs by number of threads.
     """
     footprint = Footprint(graph)
-    rows = [row for row in rows if row.moved_mb == footprint.moved_mb(row.case, row.setting.batch)]
-    times = {(row.case, ThreadsAndGpu(*row.setting[1:])): row.seconds for row in rows}
-    limited = dict(times)
-    for batch, unit in {(row.setting.batch, ThreadsAndGpu(*row.setting[1:])) for row in rows}:
-        for key, seconds in _limited(graph, batch, unit, times, overheads).items():
-            limited[key] = min(seconds, limited[key])  # a case may be the same at several batches
-    return limited
-
-
-def _limited(
-    graph: Graph, batch: int, unit: ThreadsAndGpu, times: Times, overheads: Mapping[int, Overhead]
-) -> Times:
-    """Return shorter times of operators on several threads where a run would be too slow."""
-    one = ThreadsAndGpu(1, unit.gpu)
-    if unit == one:
-        return {}
-    cases = [(operator.at(batch), count) for operator, count in graph.alike]
-    both = [(case, n) for case, n in cases if (case, one) in times and (case, unit) in times]
-    count = sum(n for _, n in both)
-    run_s, besides_s = overheads.get(unit.threads, _NOTHING)
-    one_run_s, one_besides_s = overheads.get(1, _NOTHING)
-    spent_s = sum(n * times[case, unit] for case, n in both)
-    one_s = sum(n * times[case, one] for case, n in both) + one_run_s + count * one_besides_s
-    most_s = _SLOWEST * one_s - run_s - count * besides_s
-    if not 0.0 < most_s < spent_s:
-        return {}
-    share = most_s / spent_s
-    return {(case, unit): share * times[case, unit] for case, _ in both}
+    return {
+        (row.case, ThreadsAndGpu(*row.setting[1:])): row.seconds
+        for row in rows
+        if row.moved_mb == footprint.moved_mb(row.case, row.setting.batch)
+    }

@@ -118,7 +118,7 @@ def read_model(
     here = origin == target
     calibrated = calibration(target)
     overheads = dict(calibrated.overheads if calibrated else {}) | overheads
-    own = composed(graph, rows, overheads) | (known if here else {})
+    own = composed(graph, rows) | (known if here else {})
     slower, quicker = _branches(graph, own)
     groups = Groups(slower)
     fit = _complete(fit, groups, path)

@@ -103,13 +103,9 @@ class _Reading:
         return model, basis._replace(measuring_s=time.monotonic() - began, fresh=fresh)
 
     def _settings(self) -> list[Setting]:
-        """Return the settings to measure: those requested for which this machine has enough cores.
-
-        On one thread, operators are measured too, as those on several are limited by them.
-        """
+        """Return the settings to measure: those for which this machine has enough cores."""
         there = len(os.sched_getaffinity(0))
-        asked = [setting for setting in self._request.settings if setting.threads <= there]
-        return list(dict.fromkeys(s for each in asked for s in (each, each._replace(threads=1))))
+        return [setting for setting in self._request.settings if setting.threads <= there]
 
     def _measure(self, lacking: set[int], settings: Sequence[Setting]) -> set[tuple[str, str]]:
         from watchdog_plugin.profiling.single_operators import (  # noqa: PLC0415  it needs the runtime

@@ -4,6 +4,12 @@ The model itself is never run, only each of its distinct operators, with its own
 each run, as much memory is moved through the caches as a run of the model moves, so that weights
 are found where they would be in such a run; the operator's inputs and outputs are touched last, as
 preceding operators would do.
+
+An operator runs after a product of two matrices and a chain of trivial operators, and the time of
+these by themselves is subtracted. The runtime's profiler is not used, as it takes microseconds for
+each operator. The product uses all threads. During the chain, which runs on one, the others fall
+asleep again, so that the operator has to wake them, as it does in a model: threads do not spin, and
+sleep as soon as their part is done.
 """
 
 from __future__ import annotations
@@ -13,8 +19,9 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from statistics import median_grouped
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
@@ -41,18 +48,18 @@ if TYPE_CHECKING:
 __all__ = ["Wanted", "measure_alone", "measure_overhead"]
 
 _WARM_UPS = 2
-_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.01, 3, 15  # for one size
+_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.01, 3, 25  # for one size
 _MOVED_RUNS = 4  # most runs if megabytes are moved before each
 _TOLD = 10  # operators between two messages
 _TRIES, _DISTURBED = 2, 0.02  # times as many runs, if other programs take more than this share
 _BLOCK_S = 0.001  # interval of reading the kernel's accounts
-_CLOCK_US = 1.0  # operators are reported in whole microseconds
-_US_PER_S = 1e6
 _NOWHERE = Path()
 _CHAINS, _CHAIN_RUNS, _CHAIN_S = (4, 132), 200, 1.0  # the longest time for all runs of a chain
-_CHAIN_INPUTS = {"t0": np.ones((1, 16), np.float32)}
+_CHAIN_PREFIX = "carpool-chain-"
+_CHAIN_INPUTS = {f"{_CHAIN_PREFIX}0": np.ones((1, 16), np.float32)}
 _PRODUCT = "carpool-preceding-product"
 _SHARE = 1 << 16  # multiplications that the runtime gives to each further thread
+_PRECEDING = 60  # trivial operators, about 40 us
 
 
 class Wanted(NamedTuple):
@@ -105,13 +112,6 @@ def _each_s(count: int, threads: int) -> float:
     return _quicker_half_s([_sum_s(run) for run in _chain_times(_chain(count), threads)]) / count
 
 
-def _second_s(threads: int) -> float:
-    """Return the seconds of a trivial operator that is the second of a run."""
-    return _quicker_half_s(
-        [_sum_s(run[1:]) for run in _chain_times(_preceded(_chain(1), threads), threads)]
-    )
-
-
 def _chain_times(model: ModelProto, threads: int) -> list[OperatorTimes]:
     data = model.SerializeToString()
     with ProfiledSession(data, _NOWHERE, threads, operators=True, optimise=False) as session:
@@ -140,13 +140,16 @@ def _quicker_half_s(times: Sequence[float]) -> float:
 
 def _chain(count: int) -> ModelProto:
     """Return a model of trivial operators, one after the other."""
-    nodes = [helper.make_node("Neg", [f"t{at}"], [f"t{at + 1}"]) for at in range(count)]
+    nodes = [helper.make_node("Neg", [_link(at)], [_link(at + 1)]) for at in range(count)]
     first, last = (
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16])]
-        for name in ("t0", f"t{count}")
+        [helper.make_tensor_value_info(_link(at), TensorProto.FLOAT, [1, 16])] for at in (0, count)
     )
     graph = helper.make_graph(nodes, "chain", first, last)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _link(at: int) -> str:
+    return f"{_CHAIN_PREFIX}{at}"
 
 
 def _shape_values(best: Optimised, batch: int) -> dict[str, Array]:
@@ -168,9 +171,8 @@ class _Here:
     Attributes:
         values: By batch size, the values of tensors that follow from shapes.
         footprint: The memory that runs of the model move.
-        apart_s: By number of threads, how much longer an operator takes as the second of a run than
-            among many, whose code is in the caches.
         view_s: By number of threads, the time of an operator that computes and moves nothing.
+        profiled_s: By number of threads, what the runtime's profiler adds to each operator.
     """
 
     def __init__(self, best: Optimised, wanted: Sequence[Wanted]) -> None:
@@ -179,7 +181,7 @@ class _Here:
         self.values = {batch: _shape_values(best, batch) for batch in {s.batch for s in settings}}
         self.footprint = Footprint(best.graph)
         self.view_s = {count: _each_s(_CHAINS[1], count) for count in threads}
-        self.apart_s = {count: max(0.0, _second_s(count) - self.view_s[count]) for count in threads}
+        self.profiled_s = {count: -measure_overhead(count).per_operator_s for count in threads}
         self.blocks = np.zeros((2, (MOST_MB << 20) // 16))
 
 
@@ -261,50 +263,33 @@ class _Operator:
     ) -> Iterator[Alone]:
         with load_errors():
             model = single_node(self._whole, self._node, self._case(settings[0]))
-            data = _preceded(model, threads).SerializeToString()
-        visits: list[tuple[Setting, list[int]]] = []
-        with (
-            _spread_out(threads) as cores,
-            ProfiledSession(
-                data,
-                _NOWHERE,
-                threads,
-                operators=True,
-                optimise=False,
-                cores=cores,
-            ) as session,
-            _Mover(self._here.blocks, cores or [0]) as mover,
-        ):
+            both, preceding = _preceded(model, threads), _preceding(threads)
+        rows: list[Alone] = []
+        with _spread_out(threads) as cores, _Mover(self._here.blocks, cores or [0]) as mover:
+            pair = _Pair(both, preceding, threads, cores)
             for setting in settings:
-                if visits and time.monotonic() > end_s:
+                if rows and time.monotonic() > end_s:
                     break
-                visits.append((setting, self._visit(session, setting, mover, end_s)))
-            both = [(run[0].seconds, _sum_s(run[1:])) for run in session.operator_times()]
-        times = [own_s for _, own_s in both]
-        if threads == 1:  # waiting for a core is not part of an operator's time
-            preceding_s = min(first_s for first_s, _ in both)
-            most_s = [cpu_s - preceding_s for cpu_s in session.cpu_s]
-            times = [min(pair) for pair in zip(times, most_s, strict=True)]
-        for setting, runs in visits:
-            second_s = _median_s([times[run] for run in runs])
-            yield self._row(setting, max(second_s / 2, second_s - self._here.apart_s[threads]))
+                rows.append(self._row(setting, self._visit(pair, setting, mover, end_s)))
+        yield from rows
 
-    def _visit(
-        self, session: ProfiledSession, setting: Setting, mover: _Mover, end_s: float
-    ) -> list[int]:
-        """Run it at one setting, and return the indices of the session's runs that count."""
+    def _visit(self, pair: _Pair, setting: Setting, mover: _Mover, end_s: float) -> float:
+        """Return its seconds at one setting, as the runtime's profiler would report them."""
         case, batch = self._case(setting), setting.batch
         with load_errors():
             inputs = feeds(self._node, case, self._here.values[batch])
             outputs = results(self._node, case)
-        session.bind(inputs, outputs)
-        last_s = [session.run_bound_s() for _ in range(_WARM_UPS)][-1]
+        pair.bind(inputs, outputs)
+        last_s = [sum(pair.run_s(lambda: None)) for _ in range(_WARM_UPS)][-1]
         moved_mb = self._here.footprint.moved_mb(case, batch)
-        if not moved_mb:
+        if moved_mb:
+            before = partial(mover.move, moved_mb, [*inputs.values(), *outputs.values()])
+            times = _Calm(partial(pair.run_s, before)).runs(_MOVED_RUNS, end_s)
+        else:
             runs = int(min(_MOST_RUNS, max(_LEAST_RUNS, _VISIT_S / last_s)))
-            return _Calm(session, lambda: None).runs(runs, end_s)
-        arrays = [*inputs.values(), *outputs.values()]
-        return _Calm(session, lambda: mover.move(moved_mb, arrays)).runs(_MOVED_RUNS, end_s)
+            times = _Calm(partial(pair.run_s, lambda: None)).runs(runs, end_s)
+        with_s, without_s = (float(median(each)) for each in zip(*times, strict=True))
+        return max(0.0, with_s - without_s) + self._here.profiled_s[setting.threads]
 
     def _row(self, setting: Setting, seconds: float) -> Alone:
         case = self._case(setting)
@@ -314,24 +299,77 @@ class _Operator:
         return self._operator.at(setting.batch)
 
 
-def _preceded(model: ModelProto, threads: int) -> ModelProto:
-    """Return the model with a product of two matrices, just large enough to use all threads, first.
-
-    As in a run of a whole model, the other threads have then just worked, and the runtime's own
-    code is in the caches.
-    """
+def _preceding(threads: int) -> ModelProto:
+    """Return a model of a product, just large enough to use all threads, and a trivial chain."""
     names = [f"{_PRODUCT}-{part}" for part in ("left", "right", "result")]
     side = math.ceil(((threads - 1) * _SHARE + 1) ** (1 / 3))
     square = np.ones((side, side), np.float32)
-    first = helper.make_node("MatMul", names[:2], names[2:], name=_PRODUCT)
-    preceded = ModelProto()
+    model = _chain(_PRECEDING)
+    graph, chain = model.graph, list(model.graph.node)
+    del graph.node[:]
+    graph.node.extend([helper.make_node("MatMul", names[:2], names[2:], name=_PRODUCT), *chain])
+    graph.initializer.extend(numpy_helper.from_array(square, name) for name in names[:2])
+    graph.output.append(helper.make_empty_tensor_value_info(names[2]))
+    return model
+
+
+def _preceded(model: ModelProto, threads: int) -> ModelProto:
+    """Return the model after the operators of `_preceding`."""
+    first, preceded = _preceding(threads).graph, ModelProto()
     preceded.CopyFrom(model)
     graph, nodes = preceded.graph, list(preceded.graph.node)
     del graph.node[:]
-    graph.node.extend([first, *nodes])
-    graph.initializer.extend(numpy_helper.from_array(square, name) for name in names[:2])
-    graph.output.append(helper.make_empty_tensor_value_info(names[2]))
+    graph.node.extend([*first.node, *nodes])
+    for part in ("initializer", "input", "output"):
+        getattr(graph, part).extend(getattr(first, part))
     return preceded
+
+
+class _Pair:
+    """An operator after others, and these by themselves.
+
+    Args:
+        both: The model of all of them.
+        preceding: The model without the operator.
+        threads: Number of threads.
+        cores: As for `ProfiledSession`.
+    """
+
+    def __init__(
+        self, both: ModelProto, preceding: ModelProto, threads: int, cores: Sequence[int] | None
+    ) -> None:
+        self._both, self._preceding = (
+            ProfiledSession(
+                model.SerializeToString(),
+                _NOWHERE,
+                threads,
+                operators=False,
+                optimise=False,
+                cores=cores,
+            )
+            for model in (both, preceding)
+        )
+        self._by_own_clock = threads == 1
+        self._end = {_link(_PRECEDING): np.zeros((1, 16), np.float32)}
+
+    def bind(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> None:
+        """Make the operator read from and write to these arrays."""
+        self._both.bind(inputs | _CHAIN_INPUTS, outputs | self._end)
+        self._preceding.bind(_CHAIN_INPUTS, self._end)
+
+    def run_s(self, before: Callable[[], None]) -> tuple[float, float]:
+        """Return the seconds of a run with the operator and of one without, each after ``before``.
+
+        On one thread, waiting for a core does not count.
+        """
+        sessions = (self._both, self._preceding)
+        with_s, without_s = (self._one_s(session, before) for session in sessions)
+        return with_s, without_s
+
+    def _one_s(self, session: ProfiledSession, before: Callable[[], None]) -> float:
+        before()
+        wall_s = session.run_bound_s()
+        return session.cpu_s if self._by_own_clock else wall_s
 
 
 def _sum_s(operators: Iterable[OperatorTime]) -> float:
@@ -358,42 +396,38 @@ def _spread_out(threads: int) -> Iterator[list[int] | None]:
 
 
 class _Calm:
-    """Selects runs of a session that other programs do not disturb, if possible, by index."""
+    """Selects runs that other programs do not disturb, if possible.
 
-    def __init__(self, session: ProfiledSession, before: Callable[[], None]) -> None:
-        self._session, self._before, self._other_programs = session, before, OtherPrograms()
+    Args:
+        run: Runs once, and returns the times.
+    """
 
-    def runs(self, count: int, end_s: float) -> list[int]:
+    def __init__(self, run: Callable[[], tuple[float, float]]) -> None:
+        self._run, self._other_programs = run, OtherPrograms()
+
+    def runs(self, count: int, end_s: float) -> list[tuple[float, float]]:
         """Return ``count`` undisturbed runs, or the least disturbed of twice as many.
 
         After the time limit no run begins, except the first: while other programs use all cores,
         a run on several threads can take a second.
         """
-        candidates: list[tuple[float, int]] = []
+        candidates: list[tuple[float, tuple[float, float]]] = []
         calm = 0
         while calm < count and len(candidates) < _TRIES * count:
-            share, numbers = self._block(count - calm)
-            candidates += [(share, number) for number in numbers]
-            calm += len(numbers) if share <= _DISTURBED else 0
+            share, times = self._block(count - calm)
+            candidates += [(share, each) for each in times]
+            calm += len(times) if share <= _DISTURBED else 0
             if time.monotonic() > end_s:
                 break
-        return [number for _, number in sorted(candidates)[: max(calm, _LEAST_RUNS)]]
+        return [times for _, times in sorted(candidates)[: max(calm, _LEAST_RUNS)]]
 
-    def _block(self, most: int) -> tuple[float, range]:
-        """Run for a millisecond, at least once; return the share of time disturbed and the indices.
+    def _block(self, most: int) -> tuple[float, list[tuple[float, float]]]:
+        """Run for a millisecond, at least once; return the share of time disturbed and the times.
 
         The share is not measured for each run, as reading the kernel's accounts cools the caches.
         """
-        self._before()
-        first, queued_s = len(self._session.cpu_s), self._other_programs.queued_s()
-        began = time.monotonic()
-        self._session.run_bound_s()
-        while len(self._session.cpu_s) < first + most and time.monotonic() < began + _BLOCK_S:
-            self._before()
-            self._session.run_bound_s()
-        share = (self._other_programs.queued_s() - queued_s) / (time.monotonic() - began)
-        return share, range(first, len(self._session.cpu_s))
-
-
-def _median_s(times: Sequence[float]) -> float:
-    return median_grouped([seconds * _US_PER_S for seconds in times], _CLOCK_US) / _US_PER_S
+        queued_s, began = self._other_programs.queued_s(), time.monotonic()
+        times = [self._run()]
+        while len(times) < most and time.monotonic() < began + _BLOCK_S:
+            times.append(self._run())
+        return (self._other_programs.queued_s() - queued_s) / (time.monotonic() - began), times
