@@ -235,9 +235,9 @@ class SimulatedSidecar:
         outcomes = self.outcomes
         outcomes.cost += cost
         outcomes.busy_core_s += exec_s * instance.execution.size.cpu
-        company = instance.device.company if instance.device else count
-        outcomes.batches += count / company
-        outcomes.sizes[company] = outcomes.sizes.get(company, 0) + count / company
+        together = instance.device.together if instance.device else count
+        outcomes.batches += count / together
+        outcomes.sizes[together] = outcomes.sizes.get(together, 0) + count / together
         self._record(requests, instance, now)
         self._futile = False
         self.load.executed(batch, at_s, idle=self.batcher.idle)

@@ -53,17 +53,17 @@ class StagedDevice:
 
     Attributes:
         busy: whether a stage runs; only the owner resets it.
-        company: number of requests answered together last.
+        together: number of requests answered together last.
     """
 
-    __slots__ = ("_execution", "_number", "_program", "_scheduler", "_stage_s", "busy", "company")
+    __slots__ = ("_execution", "_number", "_program", "_scheduler", "_stage_s", "busy", "together")
 
     def __init__(self, execution: Execution, program: Program) -> None:
         self._scheduler = Scheduler()
         self._number = 0
         self._stage_s = 0.0
         self.busy = False
-        self.company = 0
+        self.together = 0
         self._execution = execution
         self._program = program
 
@@ -99,7 +99,7 @@ class StagedDevice:
             job.payload.exec_s += share_s
         finished = self._scheduler.ran()
         if finished:
-            self.company = len(finished)
+            self.together = len(finished)
         landed = []
         for job in finished:
             flight: _Flight = job.payload

@@ -1,7 +1,7 @@
 """``carpool compare``: one trace under several policies, and one table.
 
 ``carpool compare SCENARIO --live`` replays it on a running stack, with real processes and in real
-time; without ``--live`` this is ``carpool simulate``. Either prints the same. ``carpool compare
+time; without ``--live`` this is ``carpool simulate``. Both print the same tables. ``carpool compare
 --matrix`` needs no scenario (`simulator.matrix`).
 """
 

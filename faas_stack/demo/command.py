@@ -1,6 +1,7 @@
 """``carpool demo``: real models served, real predictions, and one load under two policies.
 
-Tells the story in order; the parts know how. Exit code 0 only if every prediction was right.
+Runs the steps in order; other modules implement them. Exits with 0 only if every prediction was
+right.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sends the same load to two functions that differ in one setting, and describes the results.
 
-Fair by construction: the same arrivals (rate, seed, duration), rounds in turn so that a passing
-disturbance affects both, a warm-up before each round without a pause, one rate for both. The rate
-comes from a short calibration with enough callers to keep an instance busy.
+Both get the same arrivals (rate, seed, duration), in alternating rounds, so that a passing
+disturbance affects both. Each round follows its warm-up without a pause. The rate comes from a
+short calibration with enough callers to keep an instance busy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``carpool doctor``: finds conflicting settings and suggests fixes.
 
-Reads the stack file and the compose file beside it, if there is one, and asks the servers that it
-is told of. What is wrong goes to standard output, a line each; the exit code is 1 if anything is.
+Reads the stack file and the compose file beside it, if there is one, and queries
+the servers that options name. Prints a line for each finding; the exit code is 1 if there are any.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Allocates a machine to functions: a ledger that never assigns more than there is.
 
-Theory of operation: it has two books. *Reservations* are what functions were deployed or scaled
-to, size times number; one beyond the machine is refused, with the reason. *Assignments* are what
-instances hold, from before their first process starts until after the last one has ended. The books
+Theory of operation: there are two records. *Reservations* are what functions were deployed or
+scaled to, size times number; one beyond the machine is refused, with the reason. *Assignments* are
+what instances hold, from before their first process starts until after the last one has ended. They
 may differ temporarily: an instance that is ending still holds what is already reserved for another
 one, which has to wait for it. A pinned instance has its cores to itself; all others share the
 *pool* of the remaining ones. An instance without a size uses what is left: only the number of such

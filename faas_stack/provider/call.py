@@ -40,10 +40,10 @@ class Call:
     Attributes:
         exchange: The exchange with the client.
         template: The repeated part of what is passed on.
-        function: The function that has the call; None before it is known.
+        function: The function that answers the call; None before it is known.
         begun: Whether a replica may have started it.
-        spare: Whether another function may have it, if this one cannot start it.
-        replica: The replica that has the call; None between two, and before the first.
+        spare: Whether another function may answer it, if this one cannot start it.
+        replica: The replica that the call was sent to; None between two, and before the first.
         overdue: Why the call was ended, if it took too long.
     """
 

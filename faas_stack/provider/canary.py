@@ -1,8 +1,8 @@
 """Selects the function that answers a call, by the label ``com.carpool.canary``. Pure.
 
 A caller with a key always gets the same function while shares do not change, and a share that grows
-keeps its callers. Other calls are dealt in turn: in any sequence of them, each function gets its
-share to within a call or two.
+keeps its callers. Other calls are distributed in turn: in any sequence of them, each function gets
+its share to within a call or two.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Division:
         self._credits = dict.fromkeys(self._percents, 0.0)
 
     def next(self, key: bytes | None) -> str:
-        """Return the function for the next call; calls without a key are dealt in turn."""
+        """Return the function for the next call; calls without a key are distributed in turn."""
         return self._of_key(key) if key else self._dealt()
 
     def _dealt(self) -> str:

@@ -1,7 +1,7 @@
 """Watch over a collection of objects: listed once, then followed change by change.
 
 A watch continues from the last version seen. It may end after any event, with status 200 and
-without an error, which has no significance. If the API server has forgotten that version (status
+without an error; this is normal. If the API server has forgotten that version (status
 410 or an event that says so), the collection is listed again. Until then its known content is kept.
 """
 

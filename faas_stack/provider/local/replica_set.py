@@ -94,7 +94,7 @@ class ReplicaSet:
 
     @property
     def confined(self) -> str:
-        """How a replica is held to its limits, from the first one that says so; else empty."""
+        """How limits are enforced, as the first replica to report it says; empty if none does."""
         return next((r.instance.confined for r in self.replicas if r.instance.confined), "")
 
     def scale(self, replicas: int) -> None:
