@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(20 * HANG_S)]
 PARTS = ("provider", "scaler")
+INSTALL = take_one("docs/kubernetes.md", "namespaces.yaml$", within="helm install")
+FIRST = take_one("docs/kubernetes.md", "^faas-cli deploy")
 QUERY = take_one("docs/kubernetes.md", "port-forward svc/carpool-scaler")
 UPGRADE = take_one("docs/kubernetes.md", "helm upgrade .* --wait$")
 NODE_PORT = 31112  # the chart's own
@@ -62,6 +64,7 @@ class Release:
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self._cluster = cluster
         self._helm, self._cli = require_tool("helm"), require_tool("faas-cli")
+        require_tool("kubectl")
         suffix = secrets.token_hex(4)
         self.home, self.functions = f"home-{suffix}", f"functions-{suffix}"
         text = (MANIFESTS.parent / "namespaces.yaml").read_text()
@@ -70,6 +73,7 @@ class Release:
         )
         for each in objects(renamed):
             cluster.make("/api/v1/namespaces", each)
+        (folder / "namespaces.yaml").write_text(renamed)
         node = cluster.api.get("/api/v1/nodes")["items"][0]
         (address,) = (
             each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"
@@ -80,6 +84,7 @@ class Release:
             "HOME": str(folder),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "OPENFAAS_CONFIG": str(folder / "faas"),
+            "OPENFAAS_URL": self.url,
             "KUBECONFIG": str(cluster.kubeconfig),
             "NO_PROXY": "*",
         }
@@ -88,6 +93,20 @@ class Release:
         """Run a helm command on the release, and wait until it is done."""
         wait = ("--wait", "--timeout", "10m")
         return self._run(self._helm, verb, "carpool", *words, "--namespace", self.home, *wait)
+
+    def install(self, values: str) -> None:
+        """Install the release and log in with the page's commands, under its own names."""
+        port = str(free_port())
+        own = INSTALL.replace("charts/manifests/namespaces.yaml", "$HOME/namespaces.yaml")
+        own = own.replace("openfaas", self.home).replace("8080:8080", f"{port}:8080")
+        own = own.replace(" --wait\n", f" --wait --timeout 10m --set {values}\n")
+        own = own.replace("login", f"login --gateway http://127.0.0.1:{port}")
+        self._with_port(port, f"cd {CHART.parents[1]}\n{own}")
+
+    def first_answer(self) -> str:
+        """Deploy the function and return its first answer, with the page's commands."""
+        own = FIRST.replace("http://127.0.0.1:8080", self.url)
+        return self._run("bash", "-euc", f"cd $HOME/function\n{own}")
 
     def upgrade(self) -> None:
         """Upgrade the release with the page's commands, in the checkout; its values stay."""
@@ -133,13 +152,16 @@ class Release:
 
     def ask_scaler(self, function: str) -> str:
         """Return the output of the page's commands, run with a free port once it is forwarded."""
-        require_tool("kubectl")
         port = str(free_port())
         own = QUERY.replace("openfaas", self.home).replace("8090:", f"{port}:")
         own = own.replace("--token-file", f"--url http://127.0.0.1:{port} --token-file")
+        return self._with_port(port, f"cd $HOME\n{own.replace('classify', function)}")
+
+    def _with_port(self, port: str, text: str) -> str:
+        """Run commands that go on once the port is forwarded, which ends with them."""
         forwarded = f"&\nuntil (: >/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do kill -0 %1; done\n"
-        own = own.replace("classify", function).replace("&\n", forwarded)
-        return self._run("bash", "-euc", f"cd $HOME\ntrap 'kill %1' EXIT\n{own}")
+        own = text.replace("&\n", forwarded)
+        return self._run("bash", "-euo", "pipefail", "-c", f"trap 'kill %1' EXIT\n{own}")
 
     def password(self) -> str:
         """Return the password that helm has generated."""
@@ -184,12 +206,12 @@ def release(
 
 
 def test_documented_installation_reaches_first_response(
-    cluster: Cluster, release: Release, figure: Callable[[str], None]
+    cluster: Cluster, release: Release, figure: Callable[[str], None], tmp_path: Path
 ) -> None:
     """The steps of docs/kubernetes.md work, as does a function that the scaler scales."""
     began = time.monotonic()
     places = f"functionNamespace={release.functions},exposeServices=true"
-    release.helm("install", str(CHART), "--set", places)
+    release.install(places)
     installed_s = time.monotonic() - began
     accounts = [pod["spec"]["serviceAccountName"] for pod in ready_pods(cluster, release.home)]
     assert ["carpool-scaler", "carpool-scaler", "gateway", "gateway"] == sorted(accounts)
@@ -197,8 +219,8 @@ def test_documented_installation_reaches_first_response(
     release.wait_for_gateway()
     release.faas_cli("login", "--password-stdin", given=release.password())
     began = time.monotonic()
-    release.faas_cli("deploy", "--image", classify.IMAGE, "--name", "classify")
-    release.wait_for_answer("classify")
+    classify.write_stack(tmp_path / "function")
+    assert '"outputs"' in release.first_answer()
     first_s = time.monotonic() - began
 
     labels = [word for label in SCALED.items() for word in ("--label", "=".join(label))]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 PAGE = "docs/kubernetes.md"
-(INSTALL,) = (block.text for block in blocks(PAGE) if "helm install" in block.text)
+INSTALL = take_one(PAGE, "namespaces.yaml$", within="helm install")
 (QUERY,) = (block.text for block in blocks(PAGE) if "port-forward svc/carpool-scaler" in block.text)
 (UPGRADE,) = (block.text for block in blocks(PAGE) if re.search("upgrade .* --wait$", block.first))
 MANIFESTS = take_one(PAGE, "namespaces.yaml$", within="carpool.yaml")

@@ -37,6 +37,9 @@ TOKEN = take_one(PAGE, "carpool-scaler-token$")
 MORE = take_one(PAGE, "^services:")
 GATEWAY = take_one(PAGE, "--profile gateway")
 END = take_one(PAGE, "stop provider$")
+BASES = take_one(PAGE, "^make base-images$")
+TAGGED = take_one("docs/kubernetes.md", "^make images$")
+WITH_GRPC = take_one("docs/grpc.md", "^FROM carpool/function$")
 # Compose v1 is a program of its own, and the network of a build may lead nowhere from here.
 DOCKER = """\
 #!/bin/sh
@@ -160,6 +163,19 @@ def _set_options(compose: Compose, reader: _Reader) -> None:
     engine.close()
     assert options["command"] == container.attrs["Config"]["Cmd"]
     wait_until(lambda: answers(f"{compose.url('scaler', 8090)}/healthz"), what="the scaler")
+
+
+def test_other_image_commands_work(reader: _Reader) -> None:
+    """Base images can be built locally, images get the chart's version, and one gets gRPC."""
+    for commands in (BASES, TAGGED):
+        assert "carpool/provider" in reader.run(commands)
+    version = yaml.safe_load((ROOT / "charts" / "carpool" / "Chart.yaml").read_text())["appVersion"]
+    for part in ("provider", "scaler"):
+        reader.run(f"docker image inspect carpool/{part}:{version}")
+    (reader.folder / "Dockerfile").write_text(WITH_GRPC)
+    reader.run("docker build --tag with-grpc . >&2", reader.folder)
+    code = "import google.protobuf, grpc, sidecar; print(grpc.__version__)"
+    assert reader.run(f"docker run --rm --entrypoint python with-grpc -c '{code}'")
 
 
 def test_gateway_profile_has_provider_credentials(compose: Compose, reader: _Reader) -> None:

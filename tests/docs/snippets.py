@@ -1,7 +1,8 @@
 """The blocks of code in the pages, and which of them tests run.
 
 A test gets the blocks that it runs by ``take``, when its module is imported. The others are in
-``not_run.yaml``, each with its reason; ``test_snippets.py`` fails if one is in neither.
+``not_run.yaml``, each with its reason; ``test_snippets.py`` fails if one is in neither. Drawings,
+fences of the language ``drawing``, are no code.
 """
 
 from __future__ import annotations

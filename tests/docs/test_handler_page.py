@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from carpool.wire import build_head
 from tests.docs.snippets import take, take_one
 from tests.watchdog_plugin.test_batch_function import answered
-from watchdog_plugin import handler_contract
+from watchdog_plugin import ItemError, handler_contract
 from watchdog_plugin.handler_contract import HandlerModule
 from watchdog_plugin.item import Item
 from watchdog_plugin.streaming import Streaming
@@ -36,6 +37,7 @@ STREAM, STREAMED = take_one(PAGE, "^def stream"), take_one(PAGE, r"^\$ curl -N")
 FLASK_ANSWER = take_one(PAGE, r"^\$ curl \$URL --json")
 TEXT_MODEL = take_one(PAGE, r"^skl2onnx\.to_onnx")
 STEP = take_one("docs/policies/lazybatching.md", "^steps_max")
+IMAGE = take_one(PAGE, "^import io$")
 DECLARED = [*take(PAGE, "^batch_axis"), *take(PAGE, "^ragged")]
 
 
@@ -154,3 +156,18 @@ def test_handler_with_only_declared_axes_is_accepted(block: Block, tmp_path: Pat
         for name, value in defined(block.text).items()
         if not name.startswith("__") and found.get(name) != value
     ]
+
+
+def test_images_are_decoded_and_other_bodies_refused() -> None:
+    """An image becomes the input of one item; other bodies are answered 415 without the model."""
+    image = pytest.importorskip("PIL.Image")
+    handler, png = defined(IMAGE), io.BytesIO()
+    image.new("RGBA", (30, 20), (255, 0, 0)).save(png, "png")
+    head = build_head("POST /", [])
+    pixels = handler["preprocess"](Item(memoryview(png.getvalue()), head, math.inf))
+    assert ((3, 224, 224), np.float32) == (pixels.shape, pixels.dtype)
+    assert [1.0, 0.0, 0.0] == pixels[:, 100, 100].tolist()
+    with pytest.raises(ItemError, match="not an image") as refused:
+        handler["preprocess"](Item(memoryview(b"text"), head, math.inf))
+    assert 415 == refused.value.status
+    assert {"label": 2} == handler["postprocess"]({"logits": np.array([0.1, 0.2, 0.7])})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -113,7 +114,7 @@ def answered(url: str, document: object) -> requests.Response:
 def test_readme_commands_serve_model_and_simulate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reader's model is served; the simulation is limited to its first seconds."""
+    """The reader's model is served, and the scenario is simulated."""
     monkeypatch.chdir(tmp_path)
     models.mlp(tmp_path / "model.onnx")
     assert 0 == main(NEW.split()[1:])
@@ -122,7 +123,7 @@ def test_readme_commands_serve_model_and_simulate(
         answer = answered(url, {"instances": [[1, 2, 3, 4]]})
         assert 3 == len(answer.json()["predictions"][0])
         up.stop()
-    assert 0 == main([*SIMULATE.split()[1:], "--horizon", "5s"])
+    assert 0 == main(shlex.split(SIMULATE, comments=True)[1:])
 
 
 def test_scaler_finds_provider_credentials(tmp_path: Path) -> None:

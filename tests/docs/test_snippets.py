@@ -13,7 +13,13 @@ import yaml
 
 from tests.docs.snippets import PAGES, ROOT, TAKEN, blocks
 
-BLOCKS = [block for page in PAGES for block in blocks(page)]
+EVERY = [block for page in PAGES for block in blocks(page)]
+DRAWINGS = [block for block in EVERY if block.language == "drawing"]
+BLOCKS = [block for block in EVERY if block not in DRAWINGS]
+COMMAND = re.compile(
+    r"^(?:\$ )?(?:carpool|curl|docker|faas-cli|git|helm|kubectl|make|pip|python)(?: \S+)+$",
+    re.MULTILINE,
+)
 LIST = Path(__file__).with_name("not_run.yaml").read_text(encoding="utf-8")
 NOT_RUN: dict[str, dict[str, list[str]]] = yaml.safe_load(LIST)
 
@@ -43,6 +49,12 @@ def test_every_block_is_run_or_listed_with_reason(needed: Counter[str]) -> None:
 def test_listed_reasons_have_a_block_that_is_not_run(needed: Counter[str]) -> None:
     """Each entry names an existing block that no test runs."""
     assert Counter() == GIVEN - needed
+
+
+def test_drawings_have_no_command() -> None:
+    """A command is not declared a drawing; in drawings, the names of programs stand in columns."""
+    assert DRAWINGS
+    assert [] == [block for block in DRAWINGS if COMMAND.search(block.text)]
 
 
 def test_files_named_in_reasons_exist() -> None:

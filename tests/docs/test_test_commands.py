@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.programs import build
 from tests.docs.snippets import take_one
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
 SHOWN = take_one("docs/testing.md", r"^\.venv/bin/python -m pytest")
+ON_CLUSTERS = take_one("docs/testing.md", "^make kubernetes$").splitlines()
 COMMAND = re.compile(r'python -m pytest((?: -m (?:"[\w ]+"|\w+))?) (tests/[\w/]+\.py)')
 
 
@@ -38,7 +40,7 @@ def test_named_files_have_tests_with_those_markers(marks: str, files: set[str]) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", SHOWN.splitlines())
+@pytest.mark.parametrize("line", [*SHOWN.splitlines(), *ON_CLUSTERS[1:]])
 def test_shown_selections_have_tests(line: str) -> None:
     """Collect the tests of the command without running them."""
     python, *words = shlex.split(line, comments=True)
@@ -47,3 +49,12 @@ def test_shown_selections_have_tests(line: str) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stdout
     assert f"{words[-1] if words[-1].startswith('tests') else words[2]}/" in done.stdout
+
+
+@pytest.mark.slow
+def test_programs_of_kubernetes_are_built() -> None:
+    """A second run of the command builds nothing; the first may take as long as all other tests."""
+    if not build.program("kube").exists():
+        pytest.skip("the programs of kubernetes are not built here: make kubernetes")
+    done = subprocess.run(shlex.split(ON_CLUSTERS[0]), cwd=ROOT, check=False)
+    assert 0 == done.returncode
