@@ -3,6 +3,10 @@
 An instance takes more the more instances there are, because one of many is free sooner. In a mix of
 two sizes, each instance is rated as if all were of its size. Mixes are tried for up to sixteen
 instances, where one instance more or less matters; for more, one size suffices.
+
+The laws of `capacity` are safe, and in part far below what instances take. So before a rate is
+covered, `refine` replays up to sixteen instances of each size that would be cheaper, at rates
+between what they are known to take and what they are known to fail, and narrows the two.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from scaler.policies.carpool.capacity import COUNTS, capacities, windows_s
+from scaler.policies.carpool.replay import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +35,8 @@ __all__ = ["Cover", "Menu"]
 _FEW = 16
 _BEHIND = 1.2  # times the rate, where an objective is out of reach
 _ROUNDING = 1e-9
+_CLOSE = 1.03  # between the two rates where replays end
+_STEADY = 0.5  # of what may be late, while the load is steady; the rest is for its changes
 
 
 class Cover(NamedTuple):
@@ -52,16 +59,21 @@ class Menu:
 
     Attributes:
         options: Options, none of which is dominated in both price and capacity at every number.
-        taken_rps: Requests per second of `COUNTS` instances, shape (options, counts).
+        taken_rps: Requests per second that `COUNTS` instances are known to take, shape (options,
+            counts); `refine` raises it.
+        failing_rps: Those that they are known not to take, same shape; `refine` lowers it.
         price_per_s: Price of an instance, shape (options,).
         wait_s: The longest that a request waits for its batch to fill, shape (options,).
+        objective: Latency objective, and the share of requests that may miss it.
         mixed: Whether two options may be combined.
     """
 
     options: tuple[Option, ...]
     taken_rps: npt.NDArray[np.float64]
+    failing_rps: npt.NDArray[np.float64]
     price_per_s: npt.NDArray[np.float64]
     wait_s: npt.NDArray[np.float64]
+    objective: tuple[float, float]
     mixed: bool = True
 
     @classmethod
@@ -76,9 +88,11 @@ class Menu:
     ) -> Menu:
         """Return the menu of undominated options at these prices, with eager batches."""
         if not options:
-            return cls((), np.zeros((0, len(COUNTS))), np.zeros(0), np.zeros(0), mixed)
+            empty = np.zeros((0, len(COUNTS)))
+            return cls((), empty, empty, np.zeros(0), np.zeros(0), (slo_s, miss), mixed)
         taken = capacities(options, slo_s, miss)
-        return cls._of_best(options, taken, prices_per_s, np.zeros(len(options)), mixed=mixed)
+        wait_s = np.zeros(len(options))
+        return cls._of_best(options, taken, prices_per_s, wait_s, (slo_s, miss), mixed=mixed)
 
     @classmethod
     def patient(
@@ -98,7 +112,8 @@ class Menu:
         batching = [options[at] for at in able]
         prices = [prices_per_s[at] for at in able]
         taken = capacities(batching, slo_s, miss, patient=True)
-        return cls._of_best(batching, taken, prices, windows_s(batching, slo_s), mixed=False)
+        wait_s = windows_s(batching, slo_s)
+        return cls._of_best(batching, taken, prices, wait_s, (slo_s, miss), mixed=False)
 
     @classmethod
     def _of_best(
@@ -107,18 +122,70 @@ class Menu:
         taken: npt.NDArray[np.float64],
         prices_per_s: Sequence[float],
         wait_s: npt.NDArray[np.float64],
+        objective: tuple[float, float],
         *,
         mixed: bool,
     ) -> Menu:
         price = np.array(prices_per_s)
         kept = _undominated(taken, price)
         best = tuple(options[at] for at in kept)
-        return cls(best, taken[kept], price[kept], wait_s[kept], mixed)
+        full = np.array([option.size.rate_rps for option in best])[:, None] * COUNTS
+        return cls(best, taken[kept], full, price[kept], wait_s[kept], objective, mixed)
 
     @cached_property
     def at(self) -> Mapping[Size, int]:
         """Index of each size among the options."""
         return {option.size: at for at, option in enumerate(self.options)}
+
+    def refine(self, rate_rps: float, among: Sequence[int], limit: float, most: int) -> int:
+        """Raise capacities by replays, where that makes a cheaper cover of one size for a rate.
+
+        Args:
+            rate_rps: Requests per second.
+            among: Indices of the options.
+            limit: Maximum number of instances.
+            most: Maximum number of replays.
+
+        Returns:
+            The number of replays; if less than ``most``, further ones would change nothing.
+        """
+        rate_rps, made = max(rate_rps, _ROUNDING), 0
+        covers = {at: self._of_one(rate_rps, at, limit) for at in among}
+        best = min([each.price_per_s for each in covers.values() if each], default=math.inf)
+        per_request = {at: self.price_per_s[at] / self.options[at].size.rate_rps for at in among}
+        for at in sorted(among, key=per_request.__getitem__):
+            cover, price = covers[at], float(self.price_per_s[at])
+            known = cover.instances.total() - 1 if cover else _FEW
+            cheaper = math.ceil(best / price - _ROUNDING) - 1 if best < math.inf else _FEW
+            count = int(min(known, cheaper, limit, _FEW))
+            while count > 0 and made < most:
+                made += self._narrow(at, count, rate_rps, most - made)
+                if self.taken_rps[at, count - 1] < rate_rps:
+                    break
+                best = count * price
+                count -= 1
+        return made
+
+    def _narrow(self, at: int, count: int, rate_rps: float, most: int) -> int:
+        """Replay until it is known whether a number of instances takes a rate, or nearly."""
+        taken, failing, place = self.taken_rps[at], self.failing_rps[at], count - 1
+        option, (slo_s, miss) = self.options[at], self.objective
+        shape = (option.size.batch, option.single_s, option.item_s, float(self.wait_s[at]))
+        queue = Queue(count, *shape, slo_s)
+        made = 0
+        while (
+            made < most
+            and taken[place] < rate_rps < failing[place]
+            and failing[place] > _CLOSE * taken[place]
+        ):
+            made += 1
+            middle_rps = float(taken[place] + failing[place]) / 2
+            if queue.holds(middle_rps, _STEADY * miss):
+                taken[place] = middle_rps
+                np.maximum.accumulate(taken, out=taken)
+            else:
+                failing[place] = middle_rps
+        return made
 
     def cover(self, rate_rps: float, among: Sequence[int], limit: float = math.inf) -> Cover | None:
         """Return the cheapest instances of the given options that take a rate.

@@ -5,6 +5,7 @@ It combines the strengths of the papers' policies, each part in its own module:
 * `options`: every size that responds in time, including batches of more than half the objective.
 * `capacity`: what a number of instances takes with the batch sizes that arrivals actually produce.
 * `cover`: the cheapest instances for a rate, of one or two sizes.
+* `replay`: whether fewer instances take it than `capacity` says.
 * `fill`: where executions are billed, the cheapest batch and wait at this rate.
 * `demand`: the rate to provision for, with a reserve based on past rises.
 
@@ -41,6 +42,7 @@ _KEPT = 4096  # menus; a scaler has fewer functions
 _GAIN_BY_USE = 0.02  # idle instances of another size cost nothing, so that changing is cheap
 _IDLE = 4  # instances that wait where that is free, whatever the load
 _FULL_SERVERS = 2.0  # times the busy instances at most, where servers are shared
+_REPLAYS = 40  # in a round, of about half a millisecond each
 _RATIO = 1.01  # of neighbouring rates that are planned for alike
 
 
@@ -74,6 +76,13 @@ class _Peaks:
         return self.seen[0][1]
 
 
+@dataclass(slots=True)
+class _Refined:
+    """Whether replays for one rate are over."""
+
+    done: bool = False
+
+
 class Carpool:
     """Minimizes the bill within the objective, with batches as full as arrivals make them."""
 
@@ -92,6 +101,7 @@ class Carpool:
             wait: whether batches may wait for more requests, if instances are billed.
             trend: whether to expect a steady rise of the load to continue while instances load.
             surge: whether to expect more than the measured rate after a jump.
+            replay: whether to test by replays if fewer instances suffice.
         """
 
         reserve: float = 0.0
@@ -104,6 +114,7 @@ class Carpool:
         wait: bool = True
         trend: bool = True
         surge: bool = False
+        replay: bool = True
 
         def __post_init__(self) -> None:
             """Raise ValueError if a parameter is out of range."""
@@ -123,6 +134,8 @@ class Carpool:
         )
         self._known: Recent[_Known] = Recent(_KEPT)
         self._covers: Recent[Cover | None] = Recent(4 * _KEPT)
+        self._refined: Recent[_Refined] = Recent(4 * _KEPT)
+        self._replays = 0
         self._filled: Recent[tuple[Filled, ...]] = Recent(4 * _KEPT)
         self._peaks: dict[str, _Peaks] = {}
         self._served: dict[str, dict[Size, float]] = {}
@@ -131,6 +144,7 @@ class Carpool:
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
     ) -> Mapping[str, Proposal]:
         """See `ScalePolicy.propose`."""
+        self._replays = _REPLAYS
         proposals = {load.name: self._proposal(load, cluster) for load in loads}
         return {name: proposal for name, proposal in proposals.items() if proposal is not None}
 
@@ -213,7 +227,13 @@ class Carpool:
         self, menu: Menu, rate_rps: float, among: tuple[int, ...], limit: float
     ) -> Cover | None:
         key = (Same(menu), rate_rps, among, limit)
-        return self._covers.of(key, lambda: menu.cover(rate_rps, among, limit))
+        refined = self._refined.of(key, lambda: _Refined(done=not self._params.replay))
+        if self._replays and not refined.done:
+            made = menu.refine(rate_rps, among, limit, self._replays)
+            refined.done = made < self._replays
+            self._replays -= made
+        by = 0.0 if refined.done else float(menu.taken_rps.sum())  # more replays may raise it
+        return self._covers.of((*key, by), lambda: menu.cover(rate_rps, among, limit))
 
     def _by_use(
         self, load: FunctionLoad, fills: Fills, demand: Demand, cluster: ClusterView
