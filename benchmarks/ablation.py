@@ -58,6 +58,7 @@ PARTS = {
     "fill off": Part({"fill": False}, "pay-per-use"),
     "mix off": Part({"mix": False}, "reserved"),
     "wait off": Part({"wait": False}, "reserved"),
+    "replay off": Part({"replay": False}, "reserved"),
     "trend off": Part({"trend": False}),
     "surge on": Part({"surge": True}),
     "reserve 1": Part({"reserve": 1.0}),
