@@ -42,7 +42,7 @@ _KEPT = 4096  # menus; a scaler has fewer functions
 _GAIN_BY_USE = 0.02  # idle instances of another size cost nothing, so that changing is cheap
 _IDLE = 4  # instances that wait where that is free, whatever the load
 _FULL_SERVERS = 2.0  # times the busy instances at most, where servers are shared
-_REPLAYS = 40  # in a round, of about half a millisecond each
+_REPLAYS = 20  # in a round, of about half a millisecond each
 _RATIO = 1.01  # of neighbouring rates that are planned for alike
 
 
