@@ -28,7 +28,6 @@ COMMANDS = sorted(
 )
 PRINTED = take_one(PAGE, "^bursty.csv: ")
 SIMULATE = take_one(PAGE, "^carpool simulate")
-QUICK = ["--parts", "1", "--budget", "1h", "--policy", "openfaas"]
 
 
 @pytest.fixture
@@ -51,15 +50,16 @@ def test_page_code_makes_trace_from_log(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_commands_give_advice(
     command: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Run each command for one policy and one part; a scenario that it writes can be read."""
-    name, *argv = shlex.split(re.sub(r"--policy \w+", "", command))
+    """Each command recommends a policy; a scenario that it writes can be read."""
+    name, *argv = shlex.split(command)
     assert "carpool" == name
-    assert main([*argv, *QUICK]) in {0, 1}
-    assert "com.carpool.scale.policy: openfaas" in capsys.readouterr().out
+    assert 0 == main(argv)
+    assert "com.carpool.scale.policy: " in capsys.readouterr().out
     if "--out" in argv:
         assert read_scenario(folder / argv[argv.index("--out") + 1])
         assert 0 == main(SIMULATE.split()[1:])

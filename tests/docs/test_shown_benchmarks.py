@@ -1,4 +1,4 @@
-"""Benchmarks of the pages run as they are printed; some on less, by further options."""
+"""Benchmarks of the pages run as they are printed."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run(command: str, *less: str) -> int:
-    """Run a benchmark with further options, and return its exit code."""
+def run(command: str) -> int:
+    """Run a benchmark, and return its exit code."""
     python, module, package, *argv = shlex.split(command)
     assert ["python", "-m", "benchmarks"] == [python, module, package]
-    return main([*argv, *less])
+    return main(argv)
 
 
 def test_selection_has_a_row_for_each_count(capsys: pytest.CaptureFixture[str]) -> None:
     """There is a row for each number of variants of both kinds."""
-    assert 0 == run(SELECTION, "--requests", "50")
+    assert 0 == run(SELECTION)
     _, *rows = capsys.readouterr().out.splitlines()
     counts = ["10", "100", "1000", "10000"]
     assert [[k, c] for k in ("drawn", "traded") for c in counts] == [x.split()[:2] for x in rows]
@@ -53,7 +53,7 @@ def test_selection_has_a_row_for_each_count(capsys: pytest.CaptureFixture[str]) 
 
 def test_busy_law_prints_its_largest_error(capsys: pytest.CaptureFixture[str]) -> None:
     """Short simulations with wide intervals give a row a point, near the law's."""
-    assert 0 == run(BUSY_LAW, "--requests", "2000", "--width", "1", "--allowed", "0.2")
+    assert 0 == run(BUSY_LAW)
     printed = capsys.readouterr().out
     assert "largest error" in printed.splitlines()[-1]
     assert {"Poisson", "MMPP"} <= {line.partition(" ")[0] for line in printed.splitlines()}
@@ -61,7 +61,7 @@ def test_busy_law_prints_its_largest_error(capsys: pytest.CaptureFixture[str]) -
 
 def test_plans_of_groups_are_simulated(capsys: pytest.CaptureFixture[str]) -> None:
     """Every case has a simulated cost and a share of late requests."""
-    assert 0 == run(SIMULATED, "--simulate", "20", "--rounds", "1")
+    assert 0 == run(SIMULATED)
     assert "eight at 1 2 1 2 3 20 3 2" in capsys.readouterr().out.splitlines()[-1]
 
 
