@@ -126,6 +126,7 @@ class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
         outcomes: Requests by outcome since the last report.
         latency: Times from arrival to response, of executed requests.
         surging: Whether more requests arrived than earlier reports suggest.
+        stranded: Applications with waiting requests that no reachable instance may take.
     """
 
     function: FunctionName
@@ -145,6 +146,7 @@ class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
     latency: BinCounts = {}
     surging: bool = False
     term: Term = 0
+    stranded: tuple[AppName, ...] = ()
 
     def to_json(self) -> bytes:
         """Return the report as JSON."""

@@ -63,7 +63,7 @@ class SendingApplication:
         sidecar.requests = number = sidecar.requests + 1
         slo_s = self._slo_s
         request = Request(number, None, now, deadline=now + slo_s * _DEADLINE_SHARE, app=self._name)
-        request.due = now + slo_s
+        request.counted_as, request.due = self._name, now + slo_s
         if not sidecar.least:
             self._hold(request)
         if self._admit(request, now) is not None:

@@ -155,7 +155,7 @@ class Controller:
             slo_s=settings.slo_s or NO_OBJECTIVE_S,
             percentile=settings.percentile,
             max_batch=settings.batch_max,
-            apps=app_loads(settings, self.reports.rates_rps(now_s)),
+            apps=app_loads(settings, self.reports.demanded_rps(now_s)),
             plan=self.plan,
             instances={name: i for name, i in self.present(now_s).items() if name in own},
             queued=self.reports.queued(now_s),

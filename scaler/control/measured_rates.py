@@ -59,6 +59,11 @@ class Rates:
         """Treat the rate as unknown until a sidecar reports, as there are instances already."""
         self._expected = True
 
+    @property
+    def least_rps(self) -> float:
+        """The rate of one request in the window."""
+        return 1 / self._window_s
+
     def note(self, counts: Mapping[str, float], period_s: float, now_s: float) -> None:
         """Record a sidecar's arrivals by application over the last ``period_s``."""
         self._began_s = min(self._began_s, now_s - period_s)

@@ -190,7 +190,8 @@ def _routes(
     named = proposal.wait_s.keys() if isinstance(proposal.wait_s, Mapping) else ()
 
     def own(one: Route) -> bool:
-        same = (one.weights, one.max_wait_s) == (star.weights, star.max_wait_s)
+        # One that requires less accuracy leads to more of the instances that stand in for others.
+        same = replace(one, app=_ALL) == star
         return one.app != _ALL and (one.app in named or not same)
 
     return (star, *filter(own, map(route, apps)))

@@ -174,6 +174,17 @@ class SidecarReports:
         """Return requests per second by application; NaN if no front has reported for long."""
         return self.rates.at(now_s, self.silent_s)
 
+    def demanded_rps(self, now_s: float) -> dict[str, float]:
+        """Return `rates_rps`, but no less than the least rate for applications that are stranded.
+
+        Without this, the demand of a request that waits for an instance would be forgotten while
+        the instance loads.
+        """
+        rates = self.rates_rps(now_s)
+        for app in {app for front in self._live(now_s) for app in front.report.stranded}:
+            rates[app] = max(rates.get(app, 0.0), self.rates.least_rps)
+        return rates
+
     def fronts(self, now_s: float) -> int:
         """Return the number of fronts."""
         return sum(1 for _ in self._live(now_s))

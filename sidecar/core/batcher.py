@@ -111,6 +111,11 @@ class Batcher:
         return self._queue.request_count
 
     @property
+    def stranded(self) -> set[str]:
+        """Applications with waiting requests that no reachable instance may take."""
+        return {request.counted_as for request in self._queue.without(self.upstreams.reaches)}
+
+    @property
     def in_flight(self) -> int:
         """Number of batches in flight."""
         return len(self._in_flight)

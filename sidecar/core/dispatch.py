@@ -201,6 +201,10 @@ class Upstreams:
         upstream.items_sent = min(others, default=0.0)
         self._by_name[upstream.name] = upstream
 
+    def reaches(self, route: Route) -> bool:
+        """Return whether an instance of ``route`` can be reached."""
+        return any(upstream.up and route.admits(upstream) for upstream in self)
+
     def keep(self, upstreams: Collection[Upstream]) -> None:
         """Drop all other instances; batches that those have in flight still come back."""
         self._by_name = {u.name: u for u in self if u in upstreams}

@@ -5,10 +5,11 @@ Times are rounded to microseconds, as each digit makes the messages longer.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from carpool.sync import AppReport, ClassReport, FrontReport, InstanceReport
-from sidecar.core.load_counter import Executions
+from sidecar.core.load_counter import APPS_MAX, Executions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -97,6 +98,7 @@ class FrontReports:
             sample.latency,
             sample.surging,
             plan.term if plan else 0,
+            tuple(islice(sorted(batcher.stranded), APPS_MAX)),
         )
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from sidecar.core.batch import Batch
     from sidecar.core.request import Request
 
-__all__ = ["Executions", "LoadCounter", "LoadSample"]
+__all__ = ["APPS_MAX", "Executions", "LoadCounter", "LoadSample"]
 
-_APPS_MAX = 1024  # most that are counted separately, because callers can keep stating new demands
+APPS_MAX = 1024  # most that are counted separately, because callers can keep stating new demands
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class LoadCounter:
     def arrived(self, app: str, now: float) -> None:
         """Count a request; under ``*`` if there are too many applications to count each."""
         arrivals = self._sample.arrivals
-        if len(arrivals) >= _APPS_MAX and app not in arrivals:
+        if len(arrivals) >= APPS_MAX and app not in arrivals:
             app = "*"
         arrivals[app] = arrivals.get(app, 0) + 1
         if self._idle_since is not None:

@@ -189,6 +189,12 @@ class Queue:
         self._expires_after = min(first_deadlines, default=math.inf)
         return late
 
+    def without(self, reaches: Callable[[Route], bool]) -> Iterator[Request]:
+        """Yield the requests of routes for which ``reaches`` is false."""
+        for (route, _), group in self._groups.items():
+            if not reaches(route):
+                yield from group
+
     @property
     def expires_at(self) -> float:
         """Time before which no request expires."""

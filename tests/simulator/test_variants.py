@@ -53,6 +53,29 @@ def test_variant_mixture_is_cheaper_than_replicas_alone(tmp_path: Path) -> None:
     assert mixed["cost"] < alone["cost"]
 
 
+def test_one_request_for_a_slowly_loading_variant_is_answered_and_costs_no_other(
+    tmp_path: Path,
+) -> None:
+    """The variant loads for 40 s, and nobody else wants it before or after."""
+    (tmp_path / "vision.json").write_text(
+        """{"variants": [
+        {"name": "small", "accuracy": 0.7, "load_s": 1, "latencies_ms": {"1": 10, "8": 45}},
+        {"name": "large", "accuracy": 0.9, "load_s": 40, "latencies_ms": {"1": 40, "8": 180}}]}"""
+    )
+    (tmp_path / "one.csv").write_text("start_s,requests_per_minute\n0,0\n20,120\n21,0\n200,0\n")
+    path = tmp_path / "scenario.yaml"
+    path.write_text(
+        "models: {vision: {variants: vision.json}}\n"
+        "functions:\n  - name: vision\n    model: vision\n    slo_ms: 300\n    apps:\n"
+        "      - {name: lax, accuracy: 0.5, arrivals: {poisson: {rate: 10}}}\n"
+        "      - {name: exact, slo_ms: 100000, accuracy: 0.85, arrivals: {trace: one.csv}}\n"
+        "horizon_s: 200\nseed: 3\n"
+    )
+    found = measured(Simulation(read_scenario(path), Guard(chosen_policy("infaas", {}))).run())
+    assert found["requests"] > 1900
+    assert 0 == found["slo_miss_ratio"]
+
+
 @pytest.mark.slow
 def test_best_static_choice_meets_objective_unchanged(tmp_path: Path) -> None:
     """The best static choice, the benchmark's reference, meets the objective unchanged."""

@@ -225,6 +225,18 @@ def test_counts_of_all_fronts_add_up() -> None:
     assert {"small": (0.02, 0.01)} == reports.lines
 
 
+def test_a_waiting_request_keeps_its_demand_until_an_instance_can_take_it() -> None:
+    """A stranded application counts as if it had one request in the window."""
+    reports = SidecarReports(Rates(10.0))
+    reports.reported(report(apps=(AppReport("web", 1),)), 1.0)
+    for second in range(2, 100):
+        reports.reported(report(stranded=("web", "new")), float(second))
+    assert {"web": 0.1, "new": 0.1} == reports.demanded_rps(99.0)
+    assert not any(reports.rates_rps(99.0).values())
+    reports.reported(report(), 100.0)
+    assert not any(reports.demanded_rps(100.0).values())
+
+
 def test_ready_instances_stay_ready_after_restart_until_reported() -> None:
     """After a restart, instances that were ready stay ready until they report another state."""
     before, after = SidecarReports(Rates()), SidecarReports(Rates())

@@ -6,6 +6,7 @@ import pytest
 
 from carpool.plan import InstanceClass, Plan, Route
 from carpool.sync import AppReport, FrontReport, InstanceReport
+from sidecar.core import dispatch
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
 from sidecar.core.front_report import FrontReports
@@ -23,8 +24,8 @@ class Instance:
 
     streams = 0
 
-    def __init__(self, name: str) -> None:
-        self.upstream = Upstream(name, 2, "small", up=True)
+    def __init__(self, name: str, instance_class: str = "small") -> None:
+        self.upstream = Upstream(name, 2, instance_class, up=True)
 
     def idle_s(self, now: float) -> float:
         """Return the seconds since it gave a batch back."""
@@ -94,3 +95,19 @@ def test_a_front_starves_while_requests_wait_and_no_instance_is_reachable() -> N
         instance.upstream.up = False
     report = front.report(2.0)
     assert (True, 1, None) == (report.starving, report.queued, report.idle_s)
+
+
+def test_applications_without_a_reachable_instance_are_reported_while_requests_wait() -> None:
+    """Only the application is reported whose planned instances cannot be reached."""
+    front = Front()
+    routes = {"lax": dispatch.Route({"small": 1.0}), "exact": dispatch.Route({"wide": 1.0})}
+    upstreams = [instance.upstream for instance in front.instances]
+    front.batcher.replan(Deadline(Deadline.Params()), routes, upstreams)
+    for number, app in enumerate(("lax", "exact")):
+        request = Request(number, "k", 1.0, app=app)
+        request.counted_as = app
+        front.batcher.admit(request, 1.0)
+    assert ("exact",) == front.report(2.0).stranded
+    wider = Instance("c", "wide")
+    front.batcher.upstreams.add(wider.upstream)
+    assert () == front.report(3.0).stranded
