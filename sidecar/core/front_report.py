@@ -5,7 +5,6 @@ Times are rounded to microseconds, as each digit makes the messages longer.
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from carpool.sync import AppReport, ClassReport, FrontReport, InstanceReport
@@ -98,7 +97,7 @@ class FrontReports:
             sample.latency,
             sample.surging,
             plan.term if plan else 0,
-            tuple(islice(sorted(batcher.stranded), APPS_MAX)),
+            tuple(sorted(batcher.stranded)[:APPS_MAX]),
         )
 
 
