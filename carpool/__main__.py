@@ -6,8 +6,10 @@ is ``main(argv: list[str]) -> int``.
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
+import os
 import sys
 
 from carpool import __version__
@@ -138,13 +140,36 @@ _OF_ONNX = frozenset({"onnx", "onnxruntime"})  # scenarios and demos may have mo
 _OF_CLUSTERS = frozenset({"httpx2", "lightkube"})
 _USAGE_EXIT = 2
 _INTERRUPT_EXIT = 130  # what a shell reports for SIGINT
+_PIPE_EXIT = 141  # and for SIGPIPE
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command that ``argv`` (default: the process's arguments) names."""
-    if argv is None and "" not in sys.path:
-        sys.path.append("")  # as for `python -m carpool`: a policy may be a file in this folder
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    try:
+        try:
+            return _main(name, rest, is_alone=argv is None)
+        finally:
+            sys.stdout.flush()  # what is still buffered may fail as well
+    except BrokenPipeError:  # its reader has ended, for example `| head`
+        _drop_output()
+        return _PIPE_EXIT
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        _drop_output()
+        return _fail(name, f"the output is incomplete: {error.strerror}", 1)
+
+
+def _drop_output() -> None:
+    """Let the interpreter flush nothing to standard output at its end, which would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _main(name: str, rest: list[str], *, is_alone: bool) -> int:
+    if is_alone and "" not in sys.path:
+        sys.path.append("")  # as for `python -m carpool`: a policy may be a file in this folder
     if name in ("-h", "--help"):
         sys.stdout.write(_help())
         return 0
@@ -156,7 +181,7 @@ def main(argv: list[str] | None = None) -> int:
 
         hint = nearest(name, COMMANDS) or f"the commands are {', '.join(COMMANDS)}"
         return _fail("", f"no command {name!r}; {hint}", _USAGE_EXIT)
-    return _run(name, rest, is_alone=argv is None)
+    return _run(name, rest, is_alone=is_alone)
 
 
 def _run(name: str, argv: list[str], *, is_alone: bool) -> int:

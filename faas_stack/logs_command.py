@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -32,12 +31,9 @@ def main(argv: list[str]) -> int:
     """
     args = _parser().parse_args(argv)
     query = _query(args)
-    try:
-        for line in _lines(args, query):
-            sys.stdout.write(f"{line}\n" if args.json else _text(json.loads(line)))
-            sys.stdout.flush()
-    except BrokenPipeError:  # for example `| head`: nothing must be flushed at the end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for line in _lines(args, query):
+        sys.stdout.write(f"{line}\n" if args.json else _text(json.loads(line)))
+        sys.stdout.flush()
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -146,6 +147,28 @@ def test_exit_codes_and_messages(
     """A command's exit code is kept; a Carpool error gives lines and a code, no traceback."""
     assert exit_code == command.main(argv)
     assert printed == capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["policies"], ["--help"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("target", ["pipe", "disk"])
+def test_unwritable_output_is_no_traceback(argv: list[str], unbuffered: str, target: str) -> None:
+    """Output into a pipe without a reader ends as for SIGPIPE, and onto a full disk with 1."""
+    reader, pipe = os.pipe()
+    os.close(reader)
+    with os.fdopen(pipe, "wb") as broken, Path("/dev/full").open("wb") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "carpool", *argv],
+            stdout=broken if target == "pipe" else full,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            text=True,
+            check=False,
+        )
+    name = argv[0] if argv[0] in command.COMMANDS else "--help"
+    said = f"carpool {name}: the output is incomplete: No space left on device\n"
+    expected = (141, "") if target == "pipe" else (1, said)
+    assert expected == (result.returncode, result.stderr)
 
 
 @pytest.mark.parametrize("package", ["yaml", "numpy", "onnx", "onnxruntime"])
