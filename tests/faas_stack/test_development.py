@@ -6,6 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from unittest.mock import AsyncMock, Mock
 
+import pytest
+
 from faas_stack.stack import stack_file
 from faas_stack.stack.development import Development
 from faas_stack.stack.images import Images
@@ -14,8 +16,6 @@ from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_change_waits_for_cleanup_of_replaced_one(tmp_path: Path) -> None:
@@ -131,3 +131,34 @@ def test_reverted_change_replaces_update_in_progress(tmp_path: Path) -> None:
 
     asyncio.run(play())
     assert ["begins", "is taken back", "reloaded"] == steps
+
+
+def test_slow_machine_does_not_delay_the_next_scan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scan that took long only because the machine was busy is not followed by a long pause."""
+    (tmp_path / "tell").mkdir()
+    write_stack(tmp_path, tell="word")
+    development = Development(
+        Images(stack_file.load(tmp_path / "stack.yaml"), {}, list), Mock(), 1.0, AsyncMock()
+    )
+    now_s, pauses = [0.0], []
+
+    def slow(*_: Any) -> dict[str, Any]:
+        now_s[0] += 60
+        return {}
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) > 1:
+            raise EOFError
+
+    async def play() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s[0])
+        monkeypatch.setattr("faas_stack.stack.development.look", slow)
+        monkeypatch.setattr("faas_stack.stack.development.asyncio.sleep", pause)
+        await development.run()
+
+    with pytest.raises(EOFError):
+        asyncio.run(play())
+    assert [0.3, 0.3] == pauses
