@@ -24,8 +24,10 @@ __all__ = [
     "BATCH",
     "LARGEST_FILE_BYTES",
     "check_onnx",
+    "outputs_left_out",
     "read_onnx",
     "refuse_control_flow",
+    "without_batch_axis",
 ]
 
 BATCH = "batch"
@@ -90,6 +92,17 @@ def without_batch_axis(path: Path) -> list[tuple[str, tuple[Dim, ...]]]:
         for name, shape in shapes
         if shape is not None and (not shape or (isinstance(shape[0], int) and shape[0] > 0))
     ]
+
+
+def outputs_left_out(path: Path) -> list[str]:
+    """Return the names of outputs that are no tensors, such as sequences and maps.
+
+    Raises:
+        ConfigError: the file is missing or not a model.
+    """
+    outputs = _parsed(path).graph.output
+    others = {"sequence_type", "map_type", "optional_type", "sparse_tensor_type"}
+    return [value.name for value in outputs if value.type.WhichOneof("value") in others]
 
 
 def refuse_control_flow(path: Path, graph: GraphProto) -> None:

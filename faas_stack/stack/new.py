@@ -214,11 +214,12 @@ def _told(path: Path, folder: Path, args: argparse.Namespace) -> str:
 
 
 def _warnings(model: Path | None) -> Iterator[str]:
-    """Yield what keeps requests to a model from being batched."""
+    """Yield what keeps requests to a model from being batched, and what responses leave out."""
     try:
         from carpool.onnx_graph import model_file  # noqa: PLC0415  it needs onnx
 
         found = model_file.without_batch_axis(model) if model else []
+        left_out = model_file.outputs_left_out(model) if model else []
     except (ImportError, ConfigError):
         return  # no package, or no model: the function's start reports it
     for name, shape in found:
@@ -231,4 +232,10 @@ def _warnings(model: Path | None) -> Iterator[str]:
             else f"warning: the {name} of {model} is a scalar, which all requests of a batch would "
             "share, so requests cannot be batched; export the model with one value for each "
             "request (a dynamic first axis), or without it"
+        )
+    for name in left_out:
+        yield (
+            f"warning: the output {name} of {model} is not a tensor, so responses leave "
+            "it out; export the model with an array instead (with skl2onnx, "
+            'options={"zipmap": False})'
         )

@@ -74,3 +74,11 @@ def test_output_without_row_for_each_item_is_reported(tmp_path: Path) -> None:
     result = skeleton_test(folder)
     assert 0 != result.returncode
     assert "requests cannot be batched: sum has " in result.stderr
+
+
+def test_output_that_is_no_tensor_is_left_out(tmp_path: Path) -> None:
+    """A model with a sequence among its outputs passes, as its tensors can be served."""
+    folder = shutil.copytree(TEMPLATES / "python3-onnx-batch" / "function", tmp_path / "fresh")
+    models.split(folder / "model.onnx")
+    result = skeleton_test(folder)
+    assert 0 == result.returncode, result.stderr

@@ -93,6 +93,16 @@ def test_scalar_input_and_fixed_output_are_warned_of(
     ] == warned
 
 
+def test_output_that_is_no_tensor_is_warned_of(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sequence or map, such as scikit-learn's probabilities by class, is not in responses."""
+    models.split(folder / "mine.onnx")
+    assert 0 == new.main(["classify", "--model", "mine.onnx"])
+    (warned,) = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
+    assert "the output rows of mine.onnx is not a tensor, so responses leave it out" in warned
+
+
 @pytest.mark.parametrize("text", [b"import onnx\n", b"", b"version https://git-lfs.github.com/"])
 def test_file_that_is_not_a_model_is_refused(folder: Path, text: bytes) -> None:
     """A file that is not a model is refused before anything is written."""

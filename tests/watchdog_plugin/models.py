@@ -22,6 +22,7 @@ __all__ = [
     "mlp",
     "row_sum",
     "save",
+    "split",
     "tagger",
     "texts",
 ]
@@ -173,6 +174,20 @@ def texts(path: Path) -> Path:
         {"text": (TensorProto.STRING, ["batch"])},
         {"same": (TensorProto.STRING, ["batch"])},
     )
+
+
+def split(path: Path) -> Path:
+    """``x`` FP32 [batch, 4] -> ``same``, and ``rows``: a sequence, which cannot be served."""
+    rows: tuple[int, Dims] = (TensorProto.FLOAT, ["batch", 4])
+    nodes = [
+        helper.make_node("Identity", ["x"], ["same"]),
+        helper.make_node("SplitToSequence", ["x"], ["rows"], axis=0),
+    ]
+    model = onnx.load(save(path, nodes, {"x": rows}, {"same": rows}))
+    sequence = helper.make_tensor_sequence_value_info("rows", TensorProto.FLOAT, None)
+    model.graph.output.append(sequence)
+    onnx.save(model, str(path))
+    return path
 
 
 def tagger(path: Path) -> Path:
