@@ -59,7 +59,7 @@ def chosen_policy(
     policy_class = plugins.resolve("scale", target)
     if not callable(getattr(policy_class, "propose", None)):
         expected = "a scaling policy: a class with the method propose of carpool.scaling"
-        hint = "its method used to be plan(); see docs/scaling.md"
+        hint = "derive it from PerFunctionPolicy if it has propose_one; see docs/scaling.md"
         raise ConfigError([Problem("scale.policy", target, expected, hint)])
     made: ScalePolicy = plugins.build(policy_class, {**params, **(others or {})})
     return made

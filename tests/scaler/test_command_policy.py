@@ -124,8 +124,9 @@ def test_simulation_keeps_plan_if_policy_fails_later(
 def test_policy_of_former_contract_is_told_missing_method(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The error names the missing method."""
+    """The error names the missing method, and the base class that has it."""
     path = tmp_path / "scenario.yaml"
     path.write_text(SCENARIO)
     assert 2 == main(["plan", str(path), "--policy", f"{__name__}:Before"])
-    assert "the method propose of carpool.scaling" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "the method propose of carpool.scaling; derive it from PerFunctionPolicy if" in told
