@@ -8,7 +8,6 @@ concatenated chunks are the same for every horizon.
 
 from __future__ import annotations
 
-import itertools
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -17,9 +16,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from carpool.arrivals import trace_file
 from carpool.scaling import Arrivals
-from carpool.validation import csv_file
-from carpool.validation.csv_file import Column
 from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
@@ -32,12 +30,6 @@ Times: TypeAlias = npt.NDArray[np.float64]
 Seed: TypeAlias = "int | Sequence[int]"  # to numpy 1 and (1, 0) are the same
 
 _CHUNK = 65536
-_S_PER_MINUTE = 60.0
-_LATEST_S = 1e9  # three decades
-_TRACE_COLUMNS = {
-    "start_s": Column("a number of seconds from 0 to 1e9", lambda value: 0 <= value <= _LATEST_S),
-    "requests_per_minute": Column("a rate of at least 0", lambda value: value >= 0),
-}
 
 
 class ArrivalProcess(Arrivals, Protocol):
@@ -146,25 +138,12 @@ class Trace:
 
 
 def read_trace(path: Path, scale: float = 1.0) -> Trace:
-    """Read a CSV file ``start_s,requests_per_minute``, multiplying its rates by ``scale``.
-
-    The trace begins at time 0, whatever its first start, and its last row lasts as long as the row
-    before it (one minute if it is the only one).
+    """Return the process of a trace file, as `trace_file.read` reads it.
 
     Raises:
         ConfigError: All errors in the file, each with its line.
     """
-    problems = Problems()
-    lines = csv_file.read(path, _TRACE_COLUMNS, problems)
-    for before, line in itertools.pairwise(lines):
-        if line.values[0] <= before.values[0]:
-            name, expected = f"{path}:{line.number}: start_s", f"a start after {before.values[0]:g}"
-            problems.add(name, f"{line.values[0]:g}", expected)
-    problems.raise_if_any()
-    starts = [line.values[0] - lines[0].values[0] for line in lines]
-    last_s = starts[-1] - starts[-2] if len(starts) > 1 else _S_PER_MINUTE
-    rates = [line.values[1] * scale / _S_PER_MINUTE for line in lines]
-    return Trace(tuple(starts), tuple(rates), starts[-1] + last_s)
+    return Trace(*trace_file.read(path, scale))
 
 
 def _unit_rate(seed: Seed) -> Iterator[Times]:

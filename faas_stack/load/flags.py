@@ -147,13 +147,9 @@ def _segments(
         return arrivals.constant(rate_rps, span_s), span_s
     scale = _given(problems, "--scale", _SCALE, flags.scale) or 1.0
     try:
-        with Path(flags.trace).open(newline="", encoding="utf-8") as lines:
-            segments = arrivals.read_trace(lines, scale)
-    except (OSError, UnicodeDecodeError) as error:
-        problems.add("--trace", flags.trace, "a readable CSV file", str(error))
-        return [], 0.0
+        segments = arrivals.of_trace(Path(flags.trace), scale)
     except ConfigError as error:
-        problems.extend(f"{flags.trace}: ", error)
+        problems.extend("--trace: ", error)
         return [], 0.0
     whole_s = arrivals.span_s(segments)
     return segments, min(whole_s, warmup_s + (duration_s or whole_s))

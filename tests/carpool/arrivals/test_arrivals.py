@@ -154,6 +154,12 @@ def test_a_trace_of_one_row_lasts_a_minute(tmp_path: Path) -> None:
     assert Trace((0.0,), (1.0,), 60.0) == read_trace(write(tmp_path, f"{HEADER}\n5,60\n"))
 
 
+def test_a_trace_may_have_unix_times(tmp_path: Path) -> None:
+    """Starts may be Unix times, as exports of monitoring systems have them."""
+    trace = read_trace(write(tmp_path, f"{HEADER}\n1795870851,60\n1795870911,120\n"))
+    assert Trace((0.0, 60.0), (1.0, 2.0), 120.0) == trace
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

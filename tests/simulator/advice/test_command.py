@@ -218,8 +218,8 @@ def test_too_short_budget_is_error(trace: Path) -> None:
     ("text", "said"),
     [
         ("time,calls\n0,1\n", "the header start_s,requests_per_minute"),
-        (f"{HEAD}-60,5\n0,5\n", "a number of seconds from 0 to 1e9"),
-        (f"{HEAD}0,5\n1e300,5\n", "a number of seconds from 0 to 1e9"),
+        (f"{HEAD}-60,5\n0,5\n", "a number of seconds from 0 to 1e10"),
+        (f"{HEAD}0,5\n1e300,5\n", "a number of seconds from 0 to 1e10"),
         (f"{HEAD}0,5\n0,6\n", "a start after 0"),
         (f"{HEAD}0,many\n", "a rate of at least 0"),
         (f"{HEAD}0,0\n60,0\n", "a rate above 0"),
