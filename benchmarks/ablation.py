@@ -59,6 +59,7 @@ PARTS = {
     "mix off": Part({"mix": False}, "reserved"),
     "wait off": Part({"wait": False}, "reserved"),
     "replay off": Part({"replay": False}, "reserved"),
+    "bursts off": Part({"bursts": False}),
     "trend off": Part({"trend": False}),
     "surge on": Part({"surge": True}),
     "reserve 1": Part({"reserve": 1.0}),

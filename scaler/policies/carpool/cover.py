@@ -35,7 +35,6 @@ __all__ = ["Cover", "Menu"]
 _FEW = 16
 _BEHIND = 1.2  # times the rate, where an objective is out of reach
 _ROUNDING = 1e-9
-_CLOSE = 1.03  # between the two rates where replays end
 _STEADY = 0.5  # of what may be late, while the load is steady; the rest is for its changes
 
 
@@ -44,7 +43,7 @@ class Cover(NamedTuple):
 
     Attributes:
         price_per_s: Total price.
-        instances: Number of instances of each size.
+        instances: Number of instances of each size; its ``rate_rps`` is what one of them takes.
         wait_s: The longest that a request waits for its batch to fill.
     """
 
@@ -159,33 +158,26 @@ class Menu:
             cheaper = math.ceil(best / price - _ROUNDING) - 1 if best < math.inf else _FEW
             count = int(min(known, cheaper, limit, _FEW))
             while count > 0 and made < most:
-                made += self._narrow(at, count, rate_rps, most - made)
+                made += self._replayed(at, count, rate_rps)
                 if self.taken_rps[at, count - 1] < rate_rps:
                     break
                 best = count * price
                 count -= 1
         return made
 
-    def _narrow(self, at: int, count: int, rate_rps: float, most: int) -> int:
-        """Replay until it is known whether a number of instances takes a rate, or nearly."""
+    def _replayed(self, at: int, count: int, rate_rps: float) -> int:
+        """Replay unless it is known if a number of instances takes a rate; return how often."""
         taken, failing, place = self.taken_rps[at], self.failing_rps[at], count - 1
+        if not taken[place] < rate_rps < failing[place]:
+            return 0
         option, (slo_s, miss) = self.options[at], self.objective
         shape = (option.size.batch, option.single_s, option.item_s, float(self.wait_s[at]))
-        queue = Queue(count, *shape, slo_s)
-        made = 0
-        while (
-            made < most
-            and taken[place] < rate_rps < failing[place]
-            and failing[place] > _CLOSE * taken[place]
-        ):
-            made += 1
-            middle_rps = float(taken[place] + failing[place]) / 2
-            if queue.holds(middle_rps, _STEADY * miss):
-                taken[place] = middle_rps
-                np.maximum.accumulate(taken, out=taken)
-            else:
-                failing[place] = middle_rps
-        return made
+        if Queue(count, *shape, slo_s).holds(rate_rps, _STEADY * miss):
+            taken[place] = rate_rps
+            np.maximum.accumulate(taken, out=taken)
+        else:
+            failing[place] = rate_rps
+        return 1
 
     def cover(self, rate_rps: float, among: Sequence[int], limit: float = math.inf) -> Cover | None:
         """Return the cheapest instances of the given options that take a rate.
@@ -200,7 +192,8 @@ class Menu:
         """
         covers = [self._of_one(rate_rps, at, limit) for at in among]
         covers.append(self._of_two(rate_rps, np.array(among, dtype=int), limit))
-        return min([each for each in covers if each], key=lambda c: c.price_per_s, default=None)
+        found = [each for each in covers if each]
+        return self._rated(min(found, key=lambda c: c.price_per_s)) if found else None
 
     def nearly(self, rate_rps: float, limit: float = math.inf) -> Cover:
         """Return the cheapest instances that keep up with a rate that nothing takes in time."""
@@ -208,7 +201,7 @@ class Menu:
         at = min(range(len(sizes)), key=lambda at: self.price_per_s[at] / sizes[at].rate_rps)
         count = max(1, math.ceil(_BEHIND * rate_rps / sizes[at].rate_rps))
         count = int(min(count, limit))
-        return Cover(count * float(self.price_per_s[at]), Counter({sizes[at]: count}))
+        return self._rated(Cover(count * float(self.price_per_s[at]), Counter({sizes[at]: count})))
 
     def taken_by(self, instances: Mapping[Size, int]) -> float:
         """Return the requests per second that these instances take, ignoring unknown sizes."""
@@ -216,14 +209,14 @@ class Menu:
         count = sum(known.values())
         return sum([n * self.worth_rps(at, count) for at, n in known.items()])
 
-    def rated(self, instances: Mapping[Size, int]) -> Counter[Size]:
-        """Return the instances with ``rate_rps`` set to what one of that many takes."""
-        count = sum(instances.values())
-        counts: Counter[Size] = Counter()
-        for size, number in instances.items():
+    def _rated(self, cover: Cover) -> Cover:
+        """Return a cover with each size's ``rate_rps`` set to what one of so many takes."""
+        count = cover.instances.total()
+        instances: Counter[Size] = Counter()
+        for size, number in cover.instances.items():
             rate_rps = self.worth_rps(self.at[size], count)
-            counts[replace(size, rate_rps=rate_rps) if rate_rps > 0 else size] = number
-        return counts
+            instances[replace(size, rate_rps=rate_rps) if rate_rps > 0 else size] = number
+        return cover._replace(instances=instances)
 
     def worth_rps(self, at: int, count: int) -> float:
         """Return the requests per second that one of ``count`` instances of an option takes."""
@@ -232,12 +225,13 @@ class Menu:
     def _of_one(self, rate_rps: float, at: int, limit: float) -> Cover | None:
         taken = self.taken_rps[at]
         rate_rps = max(rate_rps, _ROUNDING)  # what takes nothing is no cover for nothing
-        if taken[0] >= rate_rps:
-            count = 1
-        elif taken[-1] > 0:
-            last = float(taken[-1] / COUNTS[-1])
+        first = int(np.searchsorted(taken, rate_rps))  # number with at least this capacity
+        if first < _FEW:
+            count = first + 1
+        elif first < len(taken):
             count = math.ceil(float(np.interp(rate_rps, taken, COUNTS)) - _ROUNDING)
-            count = max(count, math.ceil(rate_rps / last)) if rate_rps > taken[-1] else count
+        elif taken[-1] > 0:
+            count = math.ceil(rate_rps * float(COUNTS[-1] / taken[-1]))
         else:
             return None
         if count > limit:

@@ -12,6 +12,8 @@ that time is expected again: the mean square of the excess of rates over the exp
 before, beyond what chance explains, forgotten over minutes. A calm load has no reserve; one that
 drifts or bursts has the reserve it needs.
 
+The next burst of a load that jumps between levels is expected to be like the last (`plateau`).
+
 Averages lag while a load rises steadily. Two averages, over a shorter and a longer time, differ by
 the rise between their ages. Beyond what chance explains, the rise is assumed to continue from the
 age of the shorter one until an instance has loaded.
@@ -22,6 +24,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
+
+from scaler.policies.carpool.plateau import Plateau
 
 __all__ = ["Demand", "Demands"]
 
@@ -69,6 +73,7 @@ class _Memory:
         short_rps, long_rps: Averages over a shorter and a longer time, both restarted after a jump.
         risen: Mean square of unexpected rises, beyond chance.
         expected: Past expectations with their times, for as long as an instance loads.
+        plateau: The rate of bursts.
     """
 
     at_s: float
@@ -78,6 +83,7 @@ class _Memory:
     jumped_s: float = -math.inf
     risen: float = 0.0
     expected: deque[tuple[float, float]] = field(default_factory=deque)
+    plateau: Plateau = field(default_factory=lambda: Plateau(_COUNTED_S))
 
 
 class Demands:
@@ -88,14 +94,21 @@ class Demands:
         reserve: Number of standard deviations of past rises to keep in reserve.
         trend: Whether a steady rise is assumed to continue.
         surge: Whether to expect more than was counted after a jump.
+        bursts: Whether to expect the rate that bursts have had before.
     """
 
     def __init__(
-        self, smoothing_s: float, reserve: float, *, trend: bool = True, surge: bool = True
+        self,
+        smoothing_s: float,
+        reserve: float,
+        *,
+        trend: bool = True,
+        surge: bool = True,
+        bursts: bool = True,
     ) -> None:
         self._smoothing_s = smoothing_s
         self._reserve = reserve
-        self._trend, self._surge = trend, surge
+        self._trend, self._surge, self._bursts = trend, surge, bursts
         self._seen: dict[str, _Memory] = {}
 
     def of(self, function: str, measured_rps: float, load_s: float, now_s: float) -> Demand:
@@ -107,6 +120,10 @@ class Demands:
         memory.at_s = now_s
         _learn(memory, measured_rps, load_s + _SEEN_S, passed_s, now_s)
         _follow(memory, measured_rps, self._smoothing_s, passed_s, now_s)
+        if self._bursts:
+            jumps = memory.jumped_s == now_s
+            memory.plateau.update(measured_rps, passed_s, now_s, jumped=jumps)
+            memory.level_rps = memory.plateau.likely(memory.level_rps, now_s)
         memory.expected.append((now_s, memory.level_rps))
         jumped = now_s - memory.jumped_s < _AGAIN_S
         doubt = math.sqrt(measured_rps / _MOMENT_S) if jumped and self._surge else 0.0

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -93,6 +94,12 @@ class Fills:
         ]
         every = cls(tuple(options), np.maximum(left_s, 0.0), exec_s, cost, honest)
         return every.only(every.often_best())
+
+    @cached_property
+    def full_cost(self) -> npt.NDArray[np.float64]:
+        """Cost of a request in each option's full batches, shape (options,)."""
+        batch = np.array([option.size.batch for option in self.options])
+        return np.asarray(self.cost[np.arange(len(batch)), batch - 1] / batch)
 
     def only(self, kept: Sequence[int]) -> Fills:
         """Return only the options at the given indices."""

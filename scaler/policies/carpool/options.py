@@ -21,7 +21,7 @@ __all__ = ["WAY", "Option", "options"]
 
 WAY = 0.02  # of an objective: what a request takes besides waiting and its execution
 _UNMEASURED = 0.1  # relative increase of execution times while their errors are unknown
-_MOST = 0.85  # of an objective: the longest execution of a batch
+_MOST = 0.95  # of an objective: the longest execution of a batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,10 @@ __all__ = ["Carpool"]
 
 _KEPT = 4096  # menus; a scaler has fewer functions
 _GAIN_BY_USE = 0.02  # idle instances of another size cost nothing, so that changing is cheap
-_IDLE = 4  # instances that wait where that is free, whatever the load
+_IDLE = 8  # instances that wait where that is free, whatever the load
 _FULL_SERVERS = 2.0  # times the busy instances at most, where servers are shared
 _REPLAYS = 20  # in a round, of about half a millisecond each
+_ROUNDING = 1e-9
 _RATIO = 1.01  # of neighbouring rates that are planned for alike
 
 
@@ -77,9 +78,17 @@ class _Peaks:
 
 
 @dataclass(slots=True)
-class _Refined:
-    """Whether replays for one rate are over."""
+class _Covered:
+    """The cheapest cover for one rate.
 
+    Attributes:
+        cover: The cover, with rated instances; None if nothing takes the rate.
+        taken_rps: Sum of the capacities that it was found with.
+        done: Whether no replay could change it.
+    """
+
+    cover: Cover | None = None
+    taken_rps: float = -1.0
     done: bool = False
 
 
@@ -102,6 +111,7 @@ class Carpool:
             trend: whether to expect a steady rise of the load to continue while instances load.
             surge: whether to expect more than the measured rate after a jump.
             replay: whether to test by replays if fewer instances suffice.
+            bursts: whether to expect a burst to have the rate of earlier ones.
         """
 
         reserve: float = 0.0
@@ -115,6 +125,7 @@ class Carpool:
         trend: bool = True
         surge: bool = False
         replay: bool = True
+        bursts: bool = True
 
         def __post_init__(self) -> None:
             """Raise ValueError if a parameter is out of range."""
@@ -130,11 +141,14 @@ class Carpool:
     def __init__(self, params: Params) -> None:
         self._params = params
         self._demands = Demands(
-            params.smoothing_s, params.reserve, trend=params.trend, surge=params.surge
+            params.smoothing_s,
+            params.reserve,
+            trend=params.trend,
+            surge=params.surge,
+            bursts=params.bursts,
         )
         self._known: Recent[_Known] = Recent(_KEPT)
-        self._covers: Recent[Cover | None] = Recent(4 * _KEPT)
-        self._refined: Recent[_Refined] = Recent(4 * _KEPT)
+        self._covers: Recent[_Covered] = Recent(4 * _KEPT)
         self._replays = 0
         self._filled: Recent[tuple[Filled, ...]] = Recent(4 * _KEPT)
         self._peaks: dict[str, _Peaks] = {}
@@ -187,7 +201,7 @@ class Carpool:
         """Propose the cheapest instances for the demand where their lifetime is billed."""
         rate_rps = _rounded(demand.rate_rps)
         menu, chosen = self._chosen(load, menus, rate_rps)
-        instances = _placed(menu.rated(chosen.instances), _running(load), cluster)
+        instances = _placed(chosen.instances, _running(load), cluster)
         unplaced = instances != chosen.instances
         return Proposal(
             instances,
@@ -226,14 +240,19 @@ class Carpool:
     def _cover(
         self, menu: Menu, rate_rps: float, among: tuple[int, ...], limit: float
     ) -> Cover | None:
-        key = (Same(menu), rate_rps, among, limit)
-        refined = self._refined.of(key, lambda: _Refined(done=not self._params.replay))
-        if self._replays and not refined.done:
+        known = self._covers.of((Same(menu), rate_rps, among, limit), _Covered)
+        if known.done:
+            return known.cover
+        if not self._params.replay:
+            known.done = True
+        elif self._replays:
             made = menu.refine(rate_rps, among, limit, self._replays)
-            refined.done = made < self._replays
+            known.done = made < self._replays
             self._replays -= made
-        by = 0.0 if refined.done else float(menu.taken_rps.sum())  # more replays may raise it
-        return self._covers.of((*key, by), lambda: menu.cover(rate_rps, among, limit))
+        taken_rps = float(menu.taken_rps.sum())  # raised by replays, of other rates too
+        if taken_rps != known.taken_rps:
+            known.cover, known.taken_rps = menu.cover(rate_rps, among, limit), taken_rps
+        return known.cover
 
     def _by_use(
         self, load: FunctionLoad, fills: Fills, demand: Demand, cluster: ClusterView
@@ -241,7 +260,9 @@ class Carpool:
         """Propose the cheapest batches and spare instances where only executions are billed."""
         rate_rps = _rounded(demand.rate_rps)
         fillings = self._filled.of((Same(fills), rate_rps), lambda: tuple(fills.at(rate_rps)))
-        best = min(fillings, key=lambda each: each.cost)
+        least = min(each.cost for each in fillings)
+        equal = [each for each in fillings if each.cost <= (1 + _ROUNDING) * least]
+        best = min(equal, key=lambda each: fills.full_cost[each.at])
         there = set(_planned(load))
         own = [each for each in fillings if fills.options[each.at].size in there]
         current = min(own, key=lambda each: each.cost, default=best)

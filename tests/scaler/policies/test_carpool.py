@@ -122,6 +122,13 @@ def test_free_idle_instances_stay_after_peak() -> None:
     assert counts(last).total() < counts(high).total()
 
 
+def test_idle_instances_are_of_the_size_that_is_cheapest_when_full() -> None:
+    """Without load all batches cost the same; instances wait for the next burst, whose fill."""
+    (each,) = carpool().plan(at(BY_USE, load(0.0, model=GPU, slo_s=0.11))).plans["classify"].classes
+    assert each.batch_size > 1
+    assert each.replicas >= 8
+
+
 @pytest.mark.parametrize("prices", [RESERVED, BY_USE])
 def test_unchanged_load_keeps_plan_object(prices: Prices) -> None:
     """An unchanged load keeps the same plan object."""

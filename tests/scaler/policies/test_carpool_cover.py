@@ -92,3 +92,12 @@ def test_zero_rate_is_covered_by_one_instance(rate_rps: float) -> None:
     assert cover.instances.total() == 1
     ((size, _),) = cover.instances.items()
     assert size.cpu == 1.0  # the other one is never in time
+
+
+def test_fewest_of_equally_capable_instances_are_taken() -> None:
+    """Where one more instance takes no more, as far as is known, the cover has one less."""
+    known = menu((1, 1.0, 0.08))
+    known.taken_rps[0, 1:4] = 50.0  # two take as much as the law says of four
+    cover = known.cover(50.0, [0])
+    assert cover is not None
+    assert cover.instances.total() == 2

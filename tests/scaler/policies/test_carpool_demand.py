@@ -88,3 +88,34 @@ def test_noise_is_no_trend() -> None:
 def test_jump_is_no_trend() -> None:
     """A jump is not extrapolated as a trend."""
     assert run([20.0] * 100 + [100.0] * 60, Demands(15.0, 0.0, surge=False))[-1] == (100.0, 0.0)
+
+
+def test_next_burst_has_the_rate_of_the_last() -> None:
+    """At the start of a second burst, a first count within chance of the known rate is corrected.
+
+    One that chance does not explain is believed, and replaces what is known if it lasts.
+    """
+    bursts, calm = [80.0] * 40, [5.0] * 60
+    first_count = 62.0  # of half a second
+    found = run([*calm, *bursts, *calm, first_count], Demands(15.0, 0.0))
+    assert 80.0 == found[-1][0]
+    off = Demands(15.0, 0.0, bursts=False)
+    assert first_count == run([*calm, *bursts, *calm, first_count], off)[-1][0]
+    higher = [*calm, *bursts, *calm, *[200.0] * 40]
+    assert 200.0 == run(higher, Demands(15.0, 0.0))[-40][0]
+    assert 200.0 == run([*higher, *calm, 170.0], Demands(15.0, 0.0))[-1][0]
+
+
+def test_chance_maximum_within_a_burst_is_not_followed() -> None:
+    """A count two deviations above a burst's known rate hardly raises the level."""
+    rates = [5.0] * 60 + [80.0] * 80 + [86.0]
+    assert run(rates, Demands(15.0, 0.0))[-1][0] < 80.5
+    assert run(rates, Demands(15.0, 0.0, bursts=False))[-1][0] == 86.0
+
+
+def test_burst_that_decays_is_followed() -> None:
+    """A level follows a burst whose rate falls beyond chance."""
+    rates = [10.0] * 60 + [10 + 90 * math.exp(-at / 80) for at in range(400)]
+    levels = [level for level, _ in run(rates, Demands(15.0, 0.0))]
+    assert all(level <= 1.4 * rate for level, rate in zip(levels, rates, strict=True))
+    assert levels[-1] < 12.0
