@@ -34,9 +34,10 @@ def count_items(target: str, body: bytes) -> int:
     if rows is None:
         return 1
     depth = rows[1].count(b"[") - 1  # nesting depth of one row
-    if depth == 0:
+    row_end = b"]" * depth
+    if depth == 0 or body.startswith(b"]", body.find(row_end) + depth):  # also the list's end
         return 1
-    ends = body.count(b"]" * depth)  # one for each row; with a depth of one, also that of the list
+    ends = body.count(row_end)  # one for each row; with a depth of one, also that of the list
     return _within(ends - (depth == 1))
 
 
