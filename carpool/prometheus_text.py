@@ -35,6 +35,13 @@ class Histogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
+    def observe_all(self, values: Sequence[float]) -> None:
+        """Count several values."""
+        bounds, counts = self._bounds, self._counts
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+        self._sum += sum(values)
+
     @property
     def count(self) -> int:
         """Return the number of values."""

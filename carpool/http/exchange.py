@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
+    from carpool.http.known_heads import KnownHead
+
     Body = bytes | memoryview
     Successor = Callable[[Any, asyncio.Transport], Any]  # of server and socket, a connection
     Headers = Iterable[tuple[str, str]] | bytes  # or their lines as sent, each with its end
@@ -47,6 +49,7 @@ class Exchange:
         method, target: As sent; ``target`` is path and query.
         headers: Names in lower case, in order of arrival.
         body: The whole decoded body.
+        known_head: Its head, if the server has read the same before; else None.
         received: Event-loop time at which the request was complete, in seconds.
         on_gone: Called once if the client leaves before the response is complete.
         gone: Whether the client has left; responses are then dropped.
@@ -70,6 +73,7 @@ class Exchange:
         "headers",
         "held_bytes",
         "keep_alive",
+        "known_head",
         "method",
         "on_gone",
         "received",
@@ -85,6 +89,7 @@ class Exchange:
         self.target = target
         self.headers = headers
         self.body: bytes = b""
+        self.known_head: KnownHead | None = None
         self.keep_alive = True
         self.chunked = True
         self.held_bytes = 0

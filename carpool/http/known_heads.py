@@ -8,7 +8,8 @@ The parser would read the same bytes in the same way.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from carpool.http.exchange import Exchange
@@ -21,13 +22,19 @@ _END = b"\r\n\r\n"
 _SPECIAL = frozenset((b"transfer-encoding", b"expect", b"upgrade"))
 
 
-class KnownHead(NamedTuple):
-    """Contents of a head, and the length of the body that follows it."""
+@dataclass(slots=True)
+class KnownHead:
+    """Contents of a head, and the length of the body that follows it.
+
+    Attributes:
+        derived: What the application has derived from the head, if it keeps it here.
+    """
 
     method: str
     target: str
     headers: tuple[tuple[bytes, bytes], ...]
     body_bytes: int
+    derived: Any = None
 
 
 class KnownHeads:

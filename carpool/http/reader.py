@@ -120,6 +120,7 @@ class Reader:
         self._tries = _TRIES
         exchange = HttpExchange(known.method, known.target, known.headers)
         exchange.connection = self._connection
+        exchange.known_head = known
         exchange.body = data[end:]
         self._connection.accept(exchange)
         return True

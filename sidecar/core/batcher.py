@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Batcher"]
 
+# Read for every request: see `request`.
+_QUEUED, _IN_FLIGHT, _DONE, _FAILED = State.QUEUED, State.IN_FLIGHT, State.DONE, State.FAILED
+
 
 class Batcher:
     """The state machine of one function's sidecar.
@@ -134,7 +137,7 @@ class Batcher:
             return refusal
         if self._quarantined(request, now):
             request.key = (request.key, request.id)
-        advance(request, State.QUEUED)
+        advance(request, _QUEUED)
         self._enqueue(request)
         return None
 
@@ -142,7 +145,7 @@ class Batcher:
         """Cancel a request whose caller has left; do nothing if the request has already ended."""
         if request.state in TERMINAL:
             return
-        waiting = request.state is State.QUEUED
+        waiting = request.state is _QUEUED
         advance(request, State.CANCELLED)
         if waiting:
             self._queue.discard(request)
@@ -224,8 +227,8 @@ class Batcher:
             self._division.failed_alone(fingerprint, batch.split_from, Fault.ANSWERED, now)
         waiting = []
         for request, bad in zip(batch.requests, failed, strict=True):
-            if request.state is State.IN_FLIGHT:
-                advance(request, State.FAILED if bad else State.DONE)
+            if request.state is _IN_FLIGHT:
+                advance(request, _FAILED if bad else _DONE)
                 waiting.append(request)
         return waiting
 
@@ -243,7 +246,7 @@ class Batcher:
             fault = self._in_flight.attribute(batch, fault)
         elif fault is Fault.ANSWERED and batch.split_from is None:
             upstream.failed(now, has_alternative=self.upstreams.has_alternative(upstream, now))
-        members = [request for request in batch.requests if request.state is State.IN_FLIGHT]
+        members = [request for request in batch.requests if request.state is _IN_FLIGHT]
         alone = len(batch.requests) == 1
         quarantined = alone and self._quarantined(batch.requests[0], now)
         retries = self._division.divide(batch, members, fault, now, quarantined=quarantined)
@@ -301,7 +304,7 @@ class Batcher:
         """Fail and return all waiting requests, as the function cannot be started."""
         given_up = GivenUp(list(self._queue.clear()), self._retries.requests)
         for request in (*given_up.unsent, *given_up.retried):
-            advance(request, State.FAILED)
+            advance(request, _FAILED)
         self._retries.clear()
         return given_up
 
@@ -413,7 +416,7 @@ class Batcher:
     ) -> Batch:
         item_count = 0
         for request in requests:
-            advance(request, State.IN_FLIGHT)
+            advance(request, _IN_FLIGHT)
             item_count += request.item_count
         self._batches += 1
         expected_s = upstream.exec_time.mean(item_count)
@@ -444,5 +447,5 @@ class Batcher:
         if split_from and split_from.abandoned:
             members = members + self._retries.drop(split_from)
         for request in members:
-            advance(request, State.FAILED)
+            advance(request, _FAILED)
         return members

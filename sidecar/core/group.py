@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Group"]
 
+_QUEUED, _BATCHED = State.QUEUED, State.BATCHED  # read for every request: see `request`
+
 
 class Group:
     """Requests of one compat key and route.
@@ -108,7 +110,7 @@ class Group:
         """
         taken = self._next(items_max, bytes_max)
         for request in taken:
-            advance(request, State.BATCHED)
+            advance(request, _BATCHED)
         self.request_count -= len(taken)
         self.item_count -= sum([request.item_count for request in taken])
         return taken
@@ -129,7 +131,7 @@ class Group:
             request
             for queue in (self._interactive, self._background)
             for request in takewhile(lambda r: r.deadline <= now, queue)
-            if request.state is State.QUEUED
+            if request.state is _QUEUED
         ]
 
     def last_deadline(self) -> float:
@@ -145,7 +147,7 @@ class Group:
         return min((head.deadline for head in heads if head), default=math.inf)
 
     def __iter__(self) -> Iterator[Request]:
-        return (r for r in (*self._interactive, *self._background) if r.state is State.QUEUED)
+        return (r for r in (*self._interactive, *self._background) if r.state is _QUEUED)
 
     def _next(self, items_max: int, bytes_max: float) -> list[Request]:
         chosen: list[Request] = []
@@ -171,10 +173,10 @@ class Group:
 
 def _head(queue: deque[Request]) -> Request | None:
     """Return the first request of ``queue`` that still waits; None if there is none."""
-    while queue and queue[0].state is not State.QUEUED:
+    while queue and queue[0].state is not _QUEUED:
         queue.popleft()
     return queue[0] if queue else None
 
 
 def _waiting(queue: deque[Request]) -> Iterator[Request]:
-    return (request for request in queue if request.state is State.QUEUED)
+    return (request for request in queue if request.state is _QUEUED)

@@ -56,6 +56,7 @@ class State(enum.Enum):
 
 
 _S = State
+_NEW = State.NEW  # until Python 3.12, reading a member takes as long as ten other attributes
 
 TRANSITIONS: dict[State, frozenset[State]] = {
     _S.NEW: frozenset({_S.QUEUED, _S.REFUSED}),
@@ -149,7 +150,7 @@ class Request:
         self.predicted_finish = 0.0
         self.demand: VariantDemand | None = None
         self.route: Route = ANYWHERE
-        self.state = State.NEW
+        self.state = _NEW
 
     def extend_deadline(self, until: float) -> None:
         """Extend the deadline to ``until``, late or not, as it waits for an instance to start."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sidecar.core.dispatch import ANYWHERE, Route
 
@@ -17,7 +18,8 @@ __all__ = ["Routing"]
 _NOWHERE = Route({})
 
 
-class Routing(NamedTuple):
+@dataclass(slots=True)
+class Routing:
     """The routes of one plan.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import errors, wire
@@ -26,7 +27,8 @@ log = logging.getLogger(__name__)
 _REASON_CHARS = 500
 
 
-class AnswerHead(NamedTuple):
+@dataclass(slots=True, frozen=True)
+class AnswerHead:
     """Content type and other headers of a response, ready to be sent.
 
     Attributes:

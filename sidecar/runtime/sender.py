@@ -109,8 +109,7 @@ class Sender:
         metrics = self._metrics
         metrics.batch_closed(batch.close_reason.value)
         metrics.size.observe(batch.item_count)
-        for request in batch.requests:
-            metrics.wait.observe(batch.sent - request.arrived)
+        metrics.wait.observe_all([batch.sent - request.arrived for request in batch.requests])
         self._time_limits.begin(call.pending)
         call.pending.then(partial(self._returned, batch, instance, call))
 

@@ -45,7 +45,8 @@ class Admission:
         """Count an arrival; return why it is refused, or None if it is admitted."""
         if request.deadline <= now:
             return Refusal.EXPIRED
-        if self._queue.count_of_class(request) >= self._queue_max:
+        queue, most = self._queue, self._queue_max
+        if queue.request_count >= most and queue.count_of_class(request) >= most:
             return Refusal.QUEUE_FULL
         predicted = self._shedding.mode != "off" and request.deadline < math.inf
         if predicted and self._finish_predictor.refuses(request, now):

@@ -19,9 +19,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import defaultdict
+from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +36,8 @@ _BATCHES_MAX = 32  # listed
 _LEAST_S = 1e-9  # an execution takes at least this long
 
 
-class Forecast(NamedTuple):
+@dataclass(slots=True)
+class Forecast:
     """The next batches of the instances of a route.
 
     Attributes:
@@ -117,7 +119,8 @@ class Forecast(NamedTuple):
         return shared / sum([rates.get(name, 0.0) for name in classes]) if shared else 0.0
 
 
-class _Pace(NamedTuple):
+@dataclass(slots=True)
+class _Pace:
     """How fast an instance executes its batches.
 
     Attributes:
