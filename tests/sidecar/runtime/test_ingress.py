@@ -12,6 +12,7 @@ import pytest
 
 from carpool.errors import BadRequest
 from carpool.http.exchange import Exchange
+from carpool.http.known_heads import KnownHead
 from carpool.settings import FunctionSettings
 from sidecar.runtime import body_parameters, scaler_membership
 from sidecar.runtime.ingress import Ingress
@@ -165,3 +166,23 @@ def test_shortest_of_objective_timeout_and_grpc_deadline_counts() -> None:
         request = ingress.read(call)
         assert budget_s == request.due
         assert budget_s == scaler_membership._timeout_s(request)  # while there is no instance, too
+
+
+@pytest.mark.parametrize("timeout", ["20ms", "soon"])
+def test_repeated_head_is_read_as_the_first_time(timeout: str) -> None:
+    """What is derived from a head that repeats holds for it alone; a bad one is refused again."""
+    ingress = Ingress(FunctionSettings.from_env({"carpool_slo": "200ms"}), lambda: 0.0)
+    pairs = ((b"x-timeout", timeout.encode()), (b"x-call-id", b"7"))
+    heads = [KnownHead("POST", TARGET, pairs, 0), KnownHead("POST", TARGET, (), 0)]
+    told = []
+    for number in range(6):
+        known_head = heads[number % 2]
+        found = Exchange(known_head.method, known_head.target, known_head.headers)
+        found.known_head = known_head
+        try:
+            request = ingress.read(found)
+            told.append((request.due, request.payload.head, request.payload.call_id))
+        except BadRequest as error:
+            told.append((0.0, str(error).encode(), ""))
+    assert told[:2] * 3 == told
+    assert told[0] != told[1]
