@@ -61,6 +61,7 @@ def test_data_is_flat_or_nested() -> None:
         ("FP32", [1e300], "out of the range of FP32"),
         ("FP16", [1e6], "out of the range of FP16"),
         ("INT64", [1.5], "data holds numbers with fractions"),
+        ("INT64", [1e20], "or more than 64 bits"),
         ("INT8", [128], "out of the range of INT8"),
         ("UINT8", [-1], "out of the range of UINT8"),
         ("INT64", [2**63], "out of the range of INT64"),

@@ -27,7 +27,11 @@ __all__ = ["read_data"]
 
 # Kinds of JSON values that a datatype of this kind takes: whole numbers are numbers, text is not.
 _TAKES = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}
-_KINDS = {"b": "booleans", "f": "numbers with fractions", "i": "numbers"}
+_KINDS = {
+    "b": "booleans",
+    "f": "numbers with fractions, exponents or more than 64 bits",  # all of which JSON reads alike
+    "i": "numbers",
+}
 _ODD = {str: "text", type(None): "null", int: "numbers", float: "numbers"}
 _DEEPEST = 32  # NumPy's own limit is 64, ONNX Runtime's lower
 _CODES = {"FP32": "f", "FP64": "d", "INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q"}
