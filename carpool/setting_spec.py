@@ -180,8 +180,13 @@ def read_variables(
     return read(known, {**unknown, **given}, problems)
 
 
-def read_value(value_type: SettingType, name: str, text: str, problems: Problems) -> Any:  # noqa: ANN401  as above
-    """Return the value of a user's text for ``name``; add a problem and return None if invalid."""
+def read_value(value_type: SettingType, name: str, text: str | None, problems: Problems) -> Any:  # noqa: ANN401  as above
+    """Return the value of a user's text for ``name``; add a problem and return None if invalid.
+
+    No text gives None as well, and no problem.
+    """
+    if text is None:
+        return None
     try:
         value = value_type.read(text)
     except ConfigError as error:

@@ -7,7 +7,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from carpool import setting_types
 from carpool.params_argument import read_params
@@ -20,7 +20,6 @@ from simulator.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from carpool.setting_types import SettingType
     from scaler.prewarm.contract import PrewarmPolicy
     from scaler.scenarios.scenario import Scenario
 
@@ -78,13 +77,13 @@ def parse(argv: Sequence[str]) -> SimulateArguments:
     interval_s = read_value(_TIME, "--interval", interval, problems)
     window_s = read_value(_TIME, "--window", flags.window, problems)
     noise = read_value(_NOISE, "--noise", flags.noise, problems)
-    queue_max = _given(problems, "--queue-max", _COUNT, flags.queue_max)
-    seed = _given(problems, "--seed", _SEED, flags.seed)
-    horizon_s = _given(problems, "--horizon", _TIME, flags.horizon)
+    queue_max = read_value(_COUNT, "--queue-max", flags.queue_max, problems)
+    seed = read_value(_SEED, "--seed", flags.seed, problems)
+    horizon_s = read_value(_TIME, "--horizon", flags.horizon, problems)
     if flags.report and not flags.report.absolute().parent.is_dir():
         problems.add("--report", flags.report, "a file in a folder that exists")
-    period_s = _given(problems, "--quota", _TIME, flags.quota)
-    network_s = _given(problems, "--network-time", _TIME, flags.network_time)
+    period_s = read_value(_TIME, "--quota", flags.quota, problems)
+    network_s = read_value(_TIME, "--network-time", flags.network_time, problems)
     loading_slows = read_value(_NOISE, "--loading-slows", flags.loading_slows, problems)
     exec_factor = read_value(_FACTOR, "--exec-factor", flags.exec_factor, problems)
     prewarm = problems.attempt(lambda: _prewarm(flags.prewarm, flags.prewarm_params))
@@ -162,11 +161,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--horizon", help="how long to simulate (default: the scenario's)")
     add("--seed", help="seed of random numbers (default: the scenario's)")
     return parser
-
-
-def _given(problems: Problems, name: str, value_type: SettingType, text: str | None) -> Any:  # noqa: ANN401  of that type
-    """Return a flag's value; None if it is absent or cannot be parsed."""
-    return None if text is None else read_value(value_type, name, text, problems)
 
 
 def _prewarm(name: str, params: str) -> Callable[[], PrewarmPolicy] | None:

@@ -94,9 +94,7 @@ class Trace:
     """A Poisson process whose rate is a step function of time; nothing arrives after its end.
 
     Attributes:
-        starts_s: Start of each step, ascending, the first at 0.
-        rates_rps: Rate of each step.
-        end_s: End of the last step.
+        starts_s, rates_rps, end_s: As in `trace_file.Rates`.
     """
 
     starts_s: tuple[float, ...]

@@ -6,7 +6,7 @@ import argparse
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from carpool import setting_types
@@ -19,7 +19,6 @@ from faas_stack.load.generator import Target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from carpool.setting_types import SettingType
     from faas_stack.load.arrivals import Segment
 
 __all__ = ["LoadPlan", "parse"]
@@ -61,9 +60,9 @@ def parse(argv: Sequence[str]) -> LoadPlan:
     """
     flags = _parser().parse_args(argv)
     problems = Problems()
-    warmup_s = _given(problems, "--warmup", _WARMUP, flags.warmup) or 0.0
-    slo_s = _given(problems, "--slo", _TIME, flags.slo)
-    timeout_s = _given(problems, "--timeout", _TIME, flags.timeout) or math.inf
+    warmup_s = read_value(_WARMUP, "--warmup", flags.warmup, problems) or 0.0
+    slo_s = read_value(_TIME, "--slo", flags.slo, problems)
+    timeout_s = read_value(_TIME, "--timeout", flags.timeout, problems) or math.inf
     segments, span_s = _segments(problems, flags, warmup_s)
     target = _target(problems, flags, timeout_s)
     problems.raise_if_any()
@@ -132,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
 def _segments(
     problems: Problems, flags: argparse.Namespace, warmup_s: float
 ) -> tuple[list[Segment], float]:
-    duration_s = _given(problems, "--duration", _TIME, flags.duration)
+    duration_s = read_value(_TIME, "--duration", flags.duration, problems)
     if (flags.rate is None) == (flags.trace is None):
         if flags.rate is None:
             problems.missing("--rate", "requests per second, or --trace with a CSV file of rates")
@@ -140,12 +139,12 @@ def _segments(
             problems.add("--rate, --trace", "both", "only one of the two")
         return [], 0.0
     if flags.rate is not None:
-        rate_rps = _given(problems, "--rate", _RATE, flags.rate) or 1.0
+        rate_rps = read_value(_RATE, "--rate", flags.rate, problems) or 1.0
         if flags.duration is None:
             problems.missing("--duration", _TIME.expected)
         span_s = warmup_s + (duration_s or 0.0)
         return arrivals.constant(rate_rps, span_s), span_s
-    scale = _given(problems, "--scale", _SCALE, flags.scale) or 1.0
+    scale = read_value(_SCALE, "--scale", flags.scale, problems) or 1.0
     try:
         segments = arrivals.of_trace(Path(flags.trace), scale)
     except ConfigError as error:
@@ -183,7 +182,7 @@ def _target(problems: Problems, flags: argparse.Namespace, timeout_s: float) -> 
         content_type = flags.content_type or guessed_type
         whole = f"{head}content-type: {content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
         requests.append(whole.encode("latin-1", "replace") + body)
-    limit = _given(problems, "--connections", _CONNECTIONS, flags.connections) or 1.0
+    limit = read_value(_CONNECTIONS, "--connections", flags.connections, problems) or 1.0
     return Target(host, port, requests, max(1, int(limit)), timeout_s)
 
 
@@ -206,8 +205,3 @@ def _bodies(problems: Problems, data: str) -> list[tuple[str, bytes]]:
 
 def _kind(file: Path) -> str:
     return "application/json" if file.suffix == ".json" else "application/octet-stream"
-
-
-def _given(problems: Problems, name: str, value_type: SettingType, text: str | None) -> Any:  # noqa: ANN401  of that type
-    """Return the value of a flag. None if it is omitted or invalid."""
-    return None if text is None else read_value(value_type, name, text, problems)

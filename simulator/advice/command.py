@@ -155,9 +155,8 @@ def _values(flags: argparse.Namespace) -> dict[str, Any]:
     }
     problems = Problems()
     values = {
-        name: None if text is None else read_value(value_type, _flag(name), text, problems)
+        name: read_value(value_type, _flag(name), getattr(flags, name), problems)
         for name, value_type in types.items()
-        for text in [getattr(flags, name)]
     }
     if not re.fullmatch(function_name.PATTERN, flags.function):
         problems.add("--function", flags.function, "a name of a-z, 0-9 and inner '-'")
