@@ -34,6 +34,7 @@ _DTYPES |= {
     for short, long in (("i", "int"), ("u", "uint"))
     for bits in (8, 16, 32, 64)
 }
+_CONVOLUTIONS, _SUMMAND = ("Conv", "FusedConv"), 3  # the input that a fused sum adds
 _BLOCK = 1 << 20  # random numbers that are repeated
 _MATRIX = 2  # with as many dimensions, integers are weights, not offsets or indices
 
@@ -110,13 +111,27 @@ def shape_values(
     return values | run(part)
 
 
-def results(node: NodeProto, case: Case) -> Arrays:
-    """Return arrays for the outputs of a node."""
+def results(node: NodeProto, case: Case, inputs: Arrays) -> Arrays:
+    """Return arrays for the outputs of a node.
+
+    A convolution with a fused sum writes over its summand, as in a model, unless that is also its
+    image. Given another array, the runtime first copies the summand there, on one thread.
+
+    Args:
+        node: The node.
+        case: The node at a batch size.
+        inputs: Its inputs, from `feeds`.
+    """
     names = [name for name in node.output if name]
-    return {
+    arrays = {
         name: np.zeros(tensor.shape, _dtype(tensor))
         for name, tensor in zip(names, case.outputs, strict=True)
     }
+    summands = node.input[_SUMMAND:] if node.op_type in _CONVOLUTIONS else []
+    for name in summands:
+        if name in inputs and name != node.input[0]:
+            arrays[names[0]] = inputs[name]
+    return arrays
 
 
 def known_from_shapes(model: ModelProto) -> set[str]:

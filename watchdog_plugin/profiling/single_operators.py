@@ -278,7 +278,7 @@ class _Operator:
         case, batch = self._case(setting), setting.batch
         with load_errors():
             inputs = feeds(self._node, case, self._here.values[batch])
-            outputs = results(self._node, case)
+            outputs = results(self._node, case, inputs)
         pair.bind(inputs, outputs)
         last_s = [sum(pair.run_s(lambda: None)) for _ in range(_WARM_UPS)][-1]
         moved_mb = self._here.footprint.moved_mb(case, batch)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import optimised
-from carpool.onnx_graph.single_node import feeds, random_array, shape_values, single_node
+from carpool.onnx_graph.single_node import (
+    feeds,
+    random_array,
+    results,
+    shape_values,
+    single_node,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +55,23 @@ def test_values_derived_from_shapes_are_computed(tmp_path: Path) -> None:
         assert [batch, -1] == values[reshape.input[1]].tolist()
 
 
+@pytest.mark.parametrize(("summand", "written"), [("first", [3]), ("second", [])])
+def test_a_fused_sum_is_written_over_its_summand(
+    tmp_path: Path, summand: str, written: list[int]
+) -> None:
+    """A convolution into which a sum is fused writes over the summand, unless it convolves that."""
+    path = _residual(tmp_path / "net.onnx", summand)
+    best = optimised(path, read_onnx(path))
+    pairs = zip(best.model.graph.node, best.graph.operators, strict=True)
+    ((node, operator),) = [pair for pair in pairs if len(pair[0].input) == 4]
+    case = operator.at(_BATCH)
+    inputs = feeds(node, case, {})
+    (output,) = results(node, case, inputs).values()
+
+    assert written == [at for at, name in enumerate(node.input) if inputs.get(name) is output]
+    assert case.outputs[0].shape == output.shape
+
+
 def test_random_inputs_suit_operators() -> None:
     """Random arrays have the given shape, with a deviation of about one, or integers 0 and 1."""
     some = random_array(np.dtype(np.float32), (3, 700, 1000))
@@ -67,6 +92,29 @@ def test_random_weights_do_not_saturate_recurrent_gates(tmp_path: Path) -> None:
     outputs = _run(single_node(best.model, node, case), feeds(node, case, values))
 
     assert float(np.mean(np.abs(outputs[node.output[0]]) > 0.9)) < 0.05
+
+
+def _residual(path: Path, summand: str) -> Path:
+    """Write a model of three convolutions, to the last of which an earlier result is added."""
+    kernel = np.random.default_rng(3).standard_normal((16, 16, 3, 3), np.float32)
+    nodes = []
+    for source, target in itertools.pairwise(("x", "first", "second")):
+        conv = helper.make_node("Conv", [source, "kernel"], [f"{target} sum"], pads=[1] * 4)
+        nodes += [conv, helper.make_node("Relu", [f"{target} sum"], [target])]
+    nodes += [
+        helper.make_node("Conv", ["second", "kernel"], ["third"], pads=[1] * 4),
+        helper.make_node("Add", ["third", summand], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 16, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 16, 8, 8])],
+        [numpy_helper.from_array(kernel, "kernel")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
 
 
 def _recurrent(path: Path) -> Path:
