@@ -30,4 +30,4 @@ def answer() -> ResponseReturnValue:
     try:
         return {"predictions": predict(request.get_json()["instances"])}
     except (KeyError, TypeError, ValueError) as error:
-        return {"error": f"{error}"}, 400
+        return {"error": repr(error)}, 400
