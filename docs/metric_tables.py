@@ -15,9 +15,7 @@ from sidecar.runtime import metrics as sidecar
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from prometheus_client import Metric
-
-_SUFFIX = {"counter": "_total"}
+    from carpool.prometheus_text import Family
 
 
 def sidecar_metrics() -> list[tuple[str, ...]]:
@@ -46,20 +44,14 @@ def scaler_metrics() -> list[tuple[str, ...]]:
     return _rows(scaler.Metrics(list, time.monotonic).collect())
 
 
-def _rows(families: Iterable[Metric]) -> list[tuple[str, ...]]:
+def _rows(families: Iterable[Family]) -> list[tuple[str, ...]]:
     """Name, kind, labels and meaning of each family, by name."""
     return sorted(
         (
-            f"`{family.name}{_SUFFIX.get(family.type, '')}`",
+            f"`{family.name}`",
             family.type,
-            ", ".join(f"`{label}`" for label in _labels(family)),
+            ", ".join(f"`{label}`" for label in family.labels),
             family.documentation.rstrip("."),
         )
         for family in families
     )
-
-
-def _labels(family: Metric) -> Iterable[str]:
-    """The labels that every sample of a family has."""
-    declared = getattr(family, "_labelnames", ())
-    return declared or sorted({n for s in family.samples for n in s.labels} - {"le"})

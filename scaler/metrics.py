@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from prometheus_client import generate_latest
-
-from carpool.prometheus_text import counter, gauge
+from carpool.prometheus_text import counter, gauge, render
 from scaler.control.sync_pace import FEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from prometheus_client import Metric
-
+    from carpool.prometheus_text import Family
     from scaler.control.controller import Controller
     from scaler.control.sync_pace import Pace
 
@@ -69,9 +66,9 @@ class Metrics:
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
-        return generate_latest(self)
+        return render(self.collect())
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         """Yield the metric families of `render`."""
         yield counter("scaler_syncs", "Sync messages accepted", self.syncs, "kind")
         yield counter("scaler_syncs_refused", "Sync messages refused", self.refused, "reason")
@@ -83,7 +80,7 @@ class Metrics:
         yield gauge("scaler_sync_interval_seconds", text, self.interval_s)
         yield from self._functions()
 
-    def _functions(self) -> Iterator[Metric]:
+    def _functions(self) -> Iterator[Family]:
         now_s, of = self._now(), "function_name"
         functions = {controller.name: controller for controller in self._controllers()}
         rates = {n: sum(c.reports.rates_rps(now_s).values()) for n, c in functions.items()}

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import generate_latest
-
-from carpool.prometheus_text import Histogram, counter, gauge, histogram
+from carpool.prometheus_text import Histogram, counter, gauge, histogram, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from prometheus_client.metrics_core import Metric
-
     from carpool.http.server import Server
+    from carpool.prometheus_text import Family
     from faas_stack.provider.orchestrator import Orchestrator
 
 __all__ = ["Metrics"]
@@ -50,9 +47,9 @@ class Metrics:
 
     def render(self) -> bytes:
         """Return the metrics in the text exposition format."""
-        return generate_latest(self)
+        return render(self.collect())
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         """Yield the metric families of `render`."""
         yield self._connections()
         yield from self._functions()
@@ -60,13 +57,13 @@ class Metrics:
             yield from collector.collect()
         yield from self._requests()
 
-    def _connections(self) -> Metric:
+    def _connections(self) -> Family:
         reasons = self._servers[0].closed if self._servers else ()
         closed = {reason: sum(each.closed[reason] for each in self._servers) for reason in reasons}
         text = "Connections closed because a limit was reached."
         return counter("provider_connections_closed", text, closed, "reason")
 
-    def _functions(self) -> Iterator[Metric]:
+    def _functions(self) -> Iterator[Family]:
         functions = {
             f"{each.deployment.service}.{each.deployment.namespace}": each
             for each in self._orchestrator.all()
@@ -85,7 +82,7 @@ class Metrics:
         own = {(n, *why): c for n, each in functions.items() for why, c in each.fallbacks.items()}
         yield counter("provider_canary_fallbacks", text, own, of, "canary", "reason")
 
-    def _requests(self) -> Iterator[Metric]:
+    def _requests(self) -> Iterator[Family]:
         counts = {labels: seconds.count for labels, seconds in self._seconds.items()}
         text = "Requests by route, method and status code."
         yield counter("provider_http_requests", text, counts, *_LABELS)

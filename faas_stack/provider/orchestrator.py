@@ -14,8 +14,7 @@ from carpool.errors import ClientFault
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from prometheus_client.registry import Collector
-
+    from carpool.prometheus_text import Collector
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.function import Function
     from faas_stack.provider.logs import LogLine, LogQuery

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from prometheus_client import generate_latest
-
-from carpool.prometheus_text import Histogram, counter, gauge, histogram
+from carpool.prometheus_text import Histogram, counter, gauge, histogram, render
 from sidecar.core.batch import CloseReason, Refusal
 from sidecar.runtime.outcome_counters import OTHERS, OutcomeCounters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from prometheus_client import Metric
-
     from carpool.http.server import Server
+    from carpool.prometheus_text import Family
     from carpool.settings import FunctionSettings
     from sidecar.core.batch import Batch
     from sidecar.core.batcher import Batcher
@@ -207,9 +204,9 @@ class Metrics:
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
-        return generate_latest(self)
+        return render(self.collect())
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         """Yield the metric families of `render`."""
         yield from self._batch_families()
         yield from self._request_families()
@@ -219,7 +216,7 @@ class Metrics:
         yield from self._stream_families()
         yield from self._connection_families()
 
-    def _batch_families(self) -> Iterator[Metric]:
+    def _batch_families(self) -> Iterator[Family]:
         text = "Time a request waited before its batch left"
         yield histogram("batch_wait_seconds", text, self.wait)
         text = "Time from sending a batch to its response"
@@ -235,19 +232,19 @@ class Metrics:
         exceeding_s = self.objective_check.exceeding_s if self.objective_check else 0.0
         yield gauge("batch_exceeding_objective_seconds", text, exceeding_s)
 
-    def _request_families(self) -> Iterator[Metric]:
+    def _request_families(self) -> Iterator[Family]:
         yield counter("batch_requests", "Requests by terminal state", self.requests, "state")
         yield counter("batch_refusals", "Refused requests by reason", self.refusals, "reason")
         text = "Time to choose the variant for a request that states its needs"
         yield histogram("batch_selection_seconds", text, self.selection)
 
-    def _stream_families(self) -> Iterator[Metric]:
+    def _stream_families(self) -> Iterator[Family]:
         streams, waiting = self._streams()
         yield gauge("batch_streams", "Streams in progress", streams)
         yield gauge("batch_streams_waiting", "Requests waiting to be streamed", waiting)
         yield counter("batch_streams_ended", "Streams by how they ended", self.streams_ended, "how")
 
-    def _connection_families(self) -> Iterator[Metric]:
+    def _connection_families(self) -> Iterator[Family]:
         text = "Responses of the scaler that were refused, and messages that it refused"
         yield counter("batch_plans_refused", text, self._refused_plans(), "reason")
         server = self._server
@@ -258,7 +255,7 @@ class Metrics:
         yield counter("batch_connections_closed", text, closed, "reason")
 
 
-def _of_batcher(batcher: Batcher) -> Iterator[Metric]:
+def _of_batcher(batcher: Batcher) -> Iterator[Family]:
     late = batcher.shedding.late
     yield counter("batch_predicted_late", "Arrivals predicted to be late", late)
     drifts = sum(time.drifts for time in {u.exec_time for u in batcher.upstreams})

@@ -15,8 +15,7 @@ from carpool.prometheus_text import Histogram, counter, gauge, histogram
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from prometheus_client import Metric
-
+    from carpool.prometheus_text import Family
     from carpool.settings import FunctionSettings
     from sidecar.core.request import Request
 
@@ -69,8 +68,8 @@ class OutcomeCounters:
         """Count a request of the application that ended without a response from the handler."""
         self._of(app, background=background).counts[outcome] += 1
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metric families for prometheus_client."""
+    def collect(self) -> Iterator[Family]:
+        """Yield the metric families."""
         apps, background = self._apps, self._background
         text = "Time from the gateway's time stamp, or else arrival, to the handler's response"
         seconds = {name: app.seconds for name, app in apps.items()}
@@ -84,7 +83,7 @@ class OutcomeCounters:
         yield counter("batch_background_outcomes", text, background.counts, "outcome")
         yield from self._objectives()
 
-    def _objectives(self) -> Iterator[Metric]:
+    def _objectives(self) -> Iterator[Family]:
         objectives_s = {name: s for name, s in self._objectives_s.items() if s is not None}
         text = "Latency objective by application"
         yield gauge("batch_objective_seconds", text, objectives_s, "app")

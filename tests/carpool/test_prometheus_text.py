@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from carpool.prometheus_text import Histogram, counter, gauge, histogram
+from carpool.prometheus_text import Histogram, counter, gauge, histogram, render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from prometheus_client import Metric
+    from carpool.prometheus_text import Family
 
 
-class Families:
-    """Collector of the given families."""
-
-    def __init__(self, *families: Metric) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the families."""
-        yield from self._families
-
-
-def samples(*families: Metric) -> list[tuple[str, dict[str, str], float]]:
+def samples(*families: Family) -> list[tuple[str, dict[str, str], float]]:
     """Return name, labels and value of each sample, as a scraper reads them."""
-    text = generate_latest(Families(*families)).decode()
+    text = render(families).decode()
     read = [each for family in text_string_to_metric_families(text) for each in family.samples]
     return [(sample.name, dict(sample.labels), sample.value) for sample in read]
 
@@ -66,4 +53,22 @@ def test_values_have_no_label_one_or_several() -> None:
 def test_family_without_values_is_still_listed() -> None:
     """A family without samples has its name, kind and labels."""
     family = gauge("busy", "Busy", {}, "gpu")
-    assert b"# HELP busy Busy\n# TYPE busy gauge\n" == generate_latest(Families(family))
+    assert b"# HELP busy Busy\n# TYPE busy gauge\n" == render([family])
+
+
+def test_labels_and_help_may_be_any_text() -> None:
+    """Quotes, backslashes and line breaks are read as they were written."""
+    odd = 'a"b\\c\nd'
+    family = gauge("odd", odd, {odd: 1}, "name")
+    (read,) = text_string_to_metric_families(render([family]).decode())
+    assert (odd, [{"name": odd}]) == (
+        read.documentation,
+        [sample.labels for sample in read.samples],
+    )
+
+
+def test_numbers_without_digits_are_spelled_as_prometheus_does() -> None:
+    """Infinities and what is not a number have the names of the format, not Python's."""
+    values = {"a": math.inf, "b": -math.inf, "c": math.nan, "d": 1e300, "e": True}
+    lines = render([gauge("odd", "Odd", values, "name")]).decode().splitlines()
+    assert ["+Inf", "-Inf", "NaN", "1e+300", "1.0"] == [line.split()[-1] for line in lines[2:]]

@@ -9,8 +9,7 @@ from carpool.prometheus_text import counter, gauge
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from prometheus_client.metrics_core import Metric
-
+    from carpool.prometheus_text import Family
     from faas_stack.provider.kubernetes.namespaces import Namespaces
 
 __all__ = ["WatchMetrics"]
@@ -24,7 +23,7 @@ class WatchMetrics:
     def __init__(self, namespaces: Namespaces) -> None:
         self._namespaces = namespaces
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         """Yield the metrics, by namespace and resource."""
         watches = {
             (namespace.name, resource): watch

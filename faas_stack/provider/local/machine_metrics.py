@@ -10,8 +10,7 @@ from carpool.prometheus_text import gauge
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from prometheus_client.metrics_core import Metric
-
+    from carpool.prometheus_text import Family
     from faas_stack.provider.backend import Backend
 
 __all__ = ["MachineMetrics"]
@@ -23,7 +22,7 @@ class MachineMetrics:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         """Yield the gauges."""
         there, reserved = self._backend.ledger.capacity, self._backend.ledger.reserved()
         for name, unit, has, given in (
