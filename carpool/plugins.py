@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import importlib.metadata
 import types
 import typing
 from dataclasses import dataclass
@@ -102,6 +101,8 @@ class Knob:
 def listed(kind: Kind) -> list[ListedPolicy]:
     """Return all named policies, built-ins first; a name with two owners is listed twice."""
     built_in = [ListedPolicy(name, target, "built-in") for name, target in BUILT_IN[kind].items()]
+    import importlib.metadata  # noqa: PLC0415 - a sidecar with a built-in policy does without
+
     points = importlib.metadata.entry_points(group=GROUPS[kind])
     installed = [
         ListedPolicy(p.name, p.value, p.dist.name if p.dist else "unknown") for p in points
@@ -110,14 +111,16 @@ def listed(kind: Kind) -> list[ListedPolicy]:
 
 
 def resolve(kind: Kind, name: str) -> type[Any]:
-    """Return the policy class for ``name``.
+    """Return the policy class for ``name``; installed packages are searched unless it is built in.
 
     Raises:
         ConfigError: the name is unknown or ambiguous, or its class cannot be imported.
     """
+    setting = "provider" if kind == "backend" else f"{kind}.policy"
+    if target := BUILT_IN[kind].get(name):
+        return load(setting, target)
     known = listed(kind)
     owners = [policy for policy in known if policy.name == name]
-    setting = "provider" if kind == "backend" else f"{kind}.policy"
     problems = Problems()
     if len(owners) > 1:
         both = " and ".join(f"{policy.origin} ({policy.target})" for policy in owners)

@@ -20,12 +20,11 @@ from sidecar.core.policy_guard import PolicyGuard
 from sidecar.options import HEADS_BYTES
 from sidecar.policies.choice import build_policy
 from sidecar.policies.fixed import FixedWindow
-from sidecar.runtime import cors, scaler_membership
-from sidecar.runtime.admin import Admin
+from sidecar.runtime import cors
 from sidecar.runtime.batch_loop import BatchLoop
 from sidecar.runtime.compression import Compression
 from sidecar.runtime.ingress import Ingress, fingerprint
-from sidecar.runtime.merging import PROTOCOLS
+from sidecar.runtime.merging import protocol_of
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.recent_batches import RecentBatches
 from sidecar.runtime.request_log import RequestLog
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from sidecar.runtime.handler_liveness import ProbedInstance
     from sidecar.runtime.handler_process import HandlerProcess
     from sidecar.runtime.oip_grpc.service import GrpcServer
+    from sidecar.runtime.scaler_membership import Membership
     from sidecar.runtime.tracing import Tracing
 
 __all__ = ["serve_function"]
@@ -92,7 +92,7 @@ async def serve_function(
         fingerprint=fingerprint,
     )
     upstreams = FunctionUpstreams(
-        batcher, options.answer_max_bytes + HEADS_BYTES, PROTOCOLS.get(settings.wire)
+        batcher, options.answer_max_bytes + HEADS_BYTES, protocol_of(settings.wire)
     )
     recent = RecentBatches(time.time)
     ingress = Ingress(settings, time.time, upstreams.backoff, tracing)
@@ -108,30 +108,14 @@ async def serve_function(
     )
     batch_loop.compression = Compression.of(settings.compress_from_bytes)
     _start_upstreams(batch_loop, upstreams, metrics, settings, options, handler)
-    member = None
-    if options.is_front:
-        member = scaler_membership.front(options, batch_loop, batcher, upstreams, metrics)
-    elif options.is_instance:
-        member = scaler_membership.instance(options, batch_loop, upstreams, metrics)
+    member = _membership(options, batch_loop, batcher, upstreams, metrics)
     overhead_bytes = wire.OVERHEAD_BYTES if options.is_instance else 0
     limits = Limits(body_bytes=options.body_max_bytes + overhead_bytes).behind_proxy()
     app = cors.around(batch_loop, settings.cors_origins)
     server = await serve(app, listen=options.listen, limits=limits)
     _shed_early(batch_loop, server, settings, options)
     log.info("listening on %s, policy %s", server.address, settings.batch_policy)
-    admin_server = None
-    if options.admin:
-        admin = Admin(
-            env.get("OPENFAAS_NAME", ""),
-            options.admin_token,
-            options.admin,
-            upstreams,
-            recent,
-            batch_loop.changed,
-        )
-        admin_server = await serve(admin, listen=options.admin)
-        log.info("admin API on %s", admin_server.address)
-
+    admin_server = await _admin(options, env, upstreams, recent, batch_loop)
     grpc_server = await _grpc(options, server)
     metrics.watch_server(server)
     if member:
@@ -151,7 +135,7 @@ async def _drain(
     batch_loop: BatchLoop,
     server: Server,
     grpc_server: GrpcServer | None,
-    member: scaler_membership.Membership | None,
+    member: Membership | None,
     options: Options,
 ) -> None:
     """Send clients elsewhere, answer pending requests, and stop listening."""
@@ -174,6 +158,43 @@ async def _asked_to_stop() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await stop.wait()
+
+
+def _membership(
+    options: Options,
+    batch_loop: BatchLoop,
+    batcher: Batcher,
+    upstreams: FunctionUpstreams,
+    metrics: Metrics,
+) -> Membership | None:
+    """Make this sidecar a front or an instance; None if there is no scaler."""
+    if not (options.is_front or options.is_instance):
+        return None
+    from sidecar.runtime import scaler_membership  # noqa: PLC0415 - needs the messages and plans
+
+    if options.is_front:
+        return scaler_membership.front(options, batch_loop, batcher, upstreams, metrics)
+    return scaler_membership.instance(options, batch_loop, upstreams, metrics)
+
+
+async def _admin(
+    options: Options,
+    env: Mapping[str, str],
+    upstreams: FunctionUpstreams,
+    recent: RecentBatches,
+    batch_loop: BatchLoop,
+) -> Server | None:
+    """Serve the admin API, if there is an address for it."""
+    if not options.admin:
+        return None
+    from sidecar.runtime.admin import Admin  # noqa: PLC0415 - reads plans, as the scaler does
+
+    function = env.get("OPENFAAS_NAME", "")
+    changed = batch_loop.changed
+    admin = Admin(function, options.admin_token, options.admin, upstreams, recent, changed)
+    admin_server = await serve(admin, listen=options.admin)
+    log.info("admin API on %s", admin_server.address)
+    return admin_server
 
 
 def _tracing(options: Options) -> Tracing | None:

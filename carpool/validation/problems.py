@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, TypeVar
 
 from carpool.errors import MISSING, ConfigError, Problem
@@ -22,6 +21,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return the hint ``did you mean 'x'?`` for a misspelt ``name``; empty if nothing is close."""
     if len(name) > _LONGEST:
         return ""
+    import difflib  # noqa: PLC0415 - only an error needs it
+
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else ""
 

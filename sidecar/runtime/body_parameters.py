@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import Any
-
-import msgspec
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from carpool.errors import BadRequest, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["PLAIN_MAX", "plain", "read", "timeout_s"]
 
@@ -23,15 +25,6 @@ _TIMEOUT = b'"timeout"'
 _US_PER_S = 1e6
 _TIMEOUT_MAX_US = 2**63 - 1
 _DIGITS_MAX = 19  # of a length; no body has a longer one
-
-
-class _Body(msgspec.Struct):
-    """An inference request, of which only the parameters are decoded."""
-
-    parameters: dict[str, Any] = {}
-
-
-_DECODER = msgspec.json.Decoder(_Body)
 
 
 def plain(body: bytes, coding: bytes, json_length: bytes) -> bytes:
@@ -64,10 +57,7 @@ def read(body: bytes, json_length: bytes, mark: bytes) -> dict[str, Any]:
     text = body[: _length(json_length)]
     if mark not in text:
         return {}
-    try:
-        return _DECODER.decode(text).parameters
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return {}  # the handler reports the error
+    return _decoder()(text)
 
 
 def timeout_s(body: bytes, json_length: bytes) -> float:
@@ -86,3 +76,25 @@ def timeout_s(body: bytes, json_length: bytes) -> float:
 def _length(digits: bytes) -> int | None:
     """Return the number of bytes of JSON; None if all are, or the length is not valid."""
     return int(digits) if digits.isdigit() and len(digits) <= _DIGITS_MAX else None
+
+
+@cache
+def _decoder() -> Callable[[bytes], dict[str, Any]]:
+    """Return a function that decodes the parameters of a request, and nothing else.
+
+    The first body with parameters makes it: few sidecars get one, and all would load its package.
+    """
+    import msgspec  # noqa: PLC0415
+
+    class Body(msgspec.Struct):
+        parameters: dict[str, Any] = {}
+
+    decoder = msgspec.json.Decoder(Body)
+
+    def decoded(text: bytes) -> dict[str, Any]:
+        try:
+            return decoder.decode(text).parameters
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return {}  # the handler reports the error
+
+    return decoded

@@ -23,7 +23,7 @@ from sidecar.core.request import RETURN_SHARE, Request
 from sidecar.runtime import body_parameters, variant_headers
 from sidecar.runtime.item_count import count_items
 from sidecar.runtime.merge_backoff import MergeBackoff
-from sidecar.runtime.merging import ENTRIES_MAX, PROTOCOLS, Message
+from sidecar.runtime.merging import ENTRIES_MAX, Message, protocol_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -128,7 +128,7 @@ class Ingress:
         self._app_slo_s = {app.name: app.slo_s for app in settings.apps}
         self._app_accuracy = {app.name: app.accuracy or 0.0 for app in settings.apps}
         self._wall_clock = wall_clock
-        self._protocol = PROTOCOLS.get(settings.wire)
+        self._protocol = protocol_of(settings.wire)
         self._merged_max = min(settings.batch_max, ENTRIES_MAX)
         self._backoff = backoff or MergeBackoff()
         self._templates: dict[

@@ -67,14 +67,20 @@ def test_an_unknown_name_lists_the_known_and_the_nearest() -> None:
     assert f"one of {names}, pkg.module:Class" == problem.expected
 
 
-@pytest.mark.parametrize("name", ["fixed", "shared"])
-def test_conflicting_owners_of_a_name_are_both_reported(site: Path, name: str) -> None:
-    """A package cannot silently take the name of a built-in or of another package's policy."""
-    install(site, "left", "carpool.batch_policies", f"{name} = {HERE}:Patient")
-    install(site, "right", "carpool.batch_policies", f"{name} = {HERE}:Formless")
-    with pytest.raises(ConfigError, match=r"left .*Patient.* and right .*Formless") as caught:
-        plugins.resolve("batch", name)
-    assert ("built-in" in str(caught.value)) == (name == "fixed")
+def test_conflicting_owners_of_a_name_are_both_reported(site: Path) -> None:
+    """A package cannot silently take the name of another package's policy."""
+    install(site, "left", "carpool.batch_policies", f"shared = {HERE}:Patient")
+    install(site, "right", "carpool.batch_policies", f"shared = {HERE}:Formless")
+    with pytest.raises(ConfigError, match=r"left .*Patient.* and right .*Formless"):
+        plugins.resolve("batch", "shared")
+
+
+def test_built_in_name_stays_the_built_in_policy(site: Path) -> None:
+    """A package cannot take the name of a built-in; the list of policies shows both."""
+    install(site, "left", "carpool.batch_policies", f"fixed = {HERE}:Patient")
+    assert plugins.BUILT_IN["batch"]["fixed"].endswith(plugins.resolve("batch", "fixed").__name__)
+    both = [policy.origin for policy in plugins.listed("batch") if policy.name == "fixed"]
+    assert ["built-in", "left"] == both
 
 
 @pytest.mark.parametrize(

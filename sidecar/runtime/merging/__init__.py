@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sidecar.runtime.merging import oip, v1
 from sidecar.runtime.merging.protocol import ENTRIES_MAX, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sidecar.runtime.merging.protocol import MergeProtocol
 
-__all__ = ["ENTRIES_MAX", "PROTOCOLS", "Message"]
+__all__ = ["ENTRIES_MAX", "Message", "protocol_of"]
 
-# Protocols by the value of the setting `wire`.
-PROTOCOLS: Mapping[str, MergeProtocol[Any]] = {"v1": v1, "oip": oip}
+
+def protocol_of(wire: str) -> MergeProtocol[Any] | None:
+    """Return the protocol for a value of the setting ``wire``; None if requests are not merged."""
+    if wire == "v1":
+        from sidecar.runtime.merging import v1  # noqa: PLC0415 - most sidecars need neither
+
+        return v1
+    if wire == "oip":
+        from sidecar.runtime.merging import oip  # noqa: PLC0415
+
+        return oip
+    return None

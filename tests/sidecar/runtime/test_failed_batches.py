@@ -17,7 +17,7 @@ from sidecar.core.request import Request
 from sidecar.policies.deadline import Deadline
 from sidecar.runtime.batch_loop import BatchLoop
 from sidecar.runtime.ingress import Ingress
-from sidecar.runtime.merging import PROTOCOLS
+from sidecar.runtime.merging import protocol_of
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.recent_batches import RecentBatches
 from sidecar.runtime.upstreams import FunctionUpstreams
@@ -47,7 +47,7 @@ async def test_requests_of_broken_batch_are_released(wire: str) -> None:
     function = await serve(dies_of_work, listen="127.0.0.1:0")
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=9)
     settings = FunctionSettings.from_env({"carpool_wire": wire})
-    upstreams = FunctionUpstreams(batcher, 1000, PROTOCOLS.get(wire))
+    upstreams = FunctionUpstreams(batcher, 1000, protocol_of(wire))
     ingress = Ingress(settings, time.time, upstreams.backoff)
     metrics = Metrics()
     recent = RecentBatches(time.time)

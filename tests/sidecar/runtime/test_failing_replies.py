@@ -15,7 +15,7 @@ from sidecar.core.batcher import Batcher
 from sidecar.policies.deadline import Deadline
 from sidecar.runtime.batch_loop import BatchLoop
 from sidecar.runtime.ingress import Ingress
-from sidecar.runtime.merging import PROTOCOLS
+from sidecar.runtime.merging import protocol_of
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.recent_batches import RecentBatches
 from sidecar.runtime.upstreams import FunctionUpstreams
@@ -71,7 +71,7 @@ async def running(function: Function) -> AsyncIterator[BatchLoop]:
     """Run a batch loop with an instance that is up."""
     server = await serve(function, listen="127.0.0.1:0")
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=9)
-    upstreams = FunctionUpstreams(batcher, 1000, PROTOCOLS["v1"])
+    upstreams = FunctionUpstreams(batcher, 1000, protocol_of("v1"))
     settings = FunctionSettings.from_env({"carpool_wire": "v1"})
     ingress, recent = Ingress(settings, time.time, upstreams.backoff), RecentBatches(time.time)
     batch_loop = BatchLoop(batcher, ingress, Metrics(), recent, upstreams, HANG_S)

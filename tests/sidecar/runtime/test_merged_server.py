@@ -15,7 +15,7 @@ from sidecar.options import Options
 from sidecar.policies.deadline import Deadline
 from sidecar.runtime.handler_launch import plan_launch
 from sidecar.runtime.merge_backoff import VAIN_MAX
-from sidecar.runtime.merging import PROTOCOLS
+from sidecar.runtime.merging import protocol_of
 from sidecar.runtime.upstreams import FunctionUpstreams
 from tests.ports import free_port
 from tests.sidecar.runtime.conftest import EXPLAIN
@@ -336,7 +336,7 @@ def test_only_carpool_instance_gets_second_batch(wire: str) -> None:
 
     async def run() -> None:
         batcher = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=9)
-        upstreams = FunctionUpstreams(batcher, 100, PROTOCOLS.get(wire))
+        upstreams = FunctionUpstreams(batcher, 100, protocol_of(wire))
         (instance,) = upstreams.start([f"127.0.0.1:{free_port()}"], 4)
         assert (wire == "carpool") is instance.upstream.pipelines
         upstreams.close()
