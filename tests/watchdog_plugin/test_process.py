@@ -453,6 +453,22 @@ def handle_batch(items):
         assert "JSON by json" in handler.log
 
 
+def test_memory_that_loading_freed_is_returned(tmp_path: Path) -> None:
+    """What `load` took and freed is not kept, even if later allocations lie behind it."""
+    text = """
+from pathlib import Path
+kept = []
+def load():
+    pieces = [bytearray(b"x" * 65536) for _ in range(2000)]
+    kept.append(pieces[-1])  # at the end of the heap, which glibc shortens by itself
+def handle_batch(items):
+    status = Path("/proc/self/status").read_text()
+    return [status.split("VmRSS:")[1].split()[0] for _ in items]
+"""
+    with start(write(tmp_path, text)) as handler, handler.wait_ready().connect() as client:
+        assert int(client.batch([b"{}"])[0].body) < 60_000  # KiB; with the pieces, over 140,000
+
+
 @pytest.mark.slow
 def test_large_batch_passes_over_tcp_and_unix_sockets(tmp_path: Path) -> None:
     """Eight bodies of a megabyte each are sent and returned."""

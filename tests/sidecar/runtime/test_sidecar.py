@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -181,6 +182,31 @@ def test_options_are_answered_without_the_handler(sidecar: Start) -> None:
             assert b"POST" in (answer.header(b"allow") or b"")
 
     asyncio.run(run())
+
+
+def test_sidecar_in_its_normal_path_loads_nothing_that_it_may_not_need(
+    sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a scaler, merging, the admin API or an error needs is not loaded at the start."""
+    (tmp_path / "handler.py").write_text("def handle_batch(items): return [b'ok'] * len(items)")
+
+    async def run() -> None:
+        async with sidecar(
+            carpool_slo="1s",
+            fprocess=f"{sys.executable} -m watchdog_plugin",
+            function_dir=str(tmp_path),
+            PYTHONPROFILEIMPORTTIME="1",  # of the handler, too
+        ) as running:
+            assert 200 == (await running.ask("1")).status
+
+    asyncio.run(run())
+    loaded = set(re.findall(r"^import time:.*\| +(\S+)$", capfd.readouterr().err, re.MULTILINE))
+    assert {"sidecar.serving", "watchdog_plugin.app", "asyncio", "uvloop"} <= loaded
+    assert set() == loaded & {
+        *("argparse", "difflib", "email", "http.client", "http.server", "importlib.metadata"),
+        *("msgspec", "multiprocessing", "numpy", "onnxruntime", "prometheus_client", "yaml"),
+        *("carpool.plan", "carpool.sync", "sidecar.runtime.admin", "sidecar.runtime.merging.oip"),
+    }
 
 
 def test_bad_settings_are_all_named_at_once() -> None:
