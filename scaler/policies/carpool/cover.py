@@ -5,8 +5,8 @@ two sizes, each instance is rated as if all were of its size. Mixes are tried fo
 instances, where one instance more or less matters; for more, one size suffices.
 
 The laws of `capacity` are safe, and in part far below what instances take. So before a rate is
-covered, `refine` replays up to sixteen instances of each size that would be cheaper, at rates
-between what they are known to take and what they are known to fail, and narrows the two.
+covered, `refine` replays up to sixteen instances of each size that would be cheaper at that rate,
+unless it is known from other rates if they take it.
 """
 
 from __future__ import annotations
