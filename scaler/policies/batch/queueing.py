@@ -10,7 +10,8 @@ gaps, which the variation of gaps accounts for.
 
 This is a conservative estimate: batches of a window arrive more evenly than at random, and one that
 waits grows meanwhile. It determines the number of instances. If batches wait at all, latencies are
-predicted by the chain of their starts (`busy_law`).
+predicted by a weighted sample (`busy_law`), or for single requests of constant execution time by an
+exact law (`single_law`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from carpool.arrivals.map_counts import Counting, matrices
 from carpool.arrivals.processes import Poisson
 from scaler.policies.batch.batch_law import BatchLaw
 from scaler.policies.batch.busy_law import BusyLaw
-from scaler.policies.batch.start_chain import StartChain
+from scaler.policies.batch.single_law import SingleLaw
 from scaler.policies.common.erlang import enough, waiting_share
 
 if TYPE_CHECKING:
@@ -94,19 +95,20 @@ class LimitedInstances:
         """Return execution times of batches plus the wait for an instance by Erlang's C."""
         return self._service.delayed(*self._delays(instances))
 
-    def law(self, instances: int) -> BusyLaw | None:
+    def law(self, instances: int) -> BusyLaw | SingleLaw | None:
         """Return the law of latencies with ``instances``; None if queues may grow without bound."""
         full = max(phase.full for phase in self._phases) / instances
         if full >= _FULL or not np.isfinite(self._service.seconds[: self._law.size]).all():
             return None
-        chain = StartChain(self._process, self._law, self._service, instances, full)
-        return BusyLaw(self._law, chain, self._service)
+        seconds = self._service.seconds[0]
+        if self._law.size == 1 and (seconds == seconds[0]).all():
+            return SingleLaw(self._process, float(seconds[0]), instances, full)
+        return BusyLaw(self._process, self._law, self._service, instances, full)
 
-    def expected(self, instances: int) -> BusyLaw | None:
-        """Return `law` if it is more precise than Erlang's C; None if not, or if few wait."""
+    def expected(self, instances: int) -> BusyLaw | SingleLaw | None:
+        """Return `law`; None if there is none, or if too few batches wait for it to matter."""
         waits = 1 - self._delays(instances)[1][0]
-        exact = self._law.size > 1 or instances == 1
-        return self.law(instances) if exact and waits > _NEVER else None
+        return self.law(instances) if waits > _NEVER else None
 
     def _delays(self, instances: int) -> tuple[Times, Times]:
         """Return possible seconds until an instance is free, and their probabilities."""
