@@ -45,6 +45,7 @@ class Case:
         batch_max: largest batch, for every server.
         start_rps: rate at which the search for the highest rate begins.
         burst: number of simultaneous requests that can be answered in time.
+        handler: source of the handler, if it is not one that runs the model.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Case:
     batch_max: int
     start_rps: float
     burst: int = 16
+    handler: str = ""
 
     @property
     def model_path(self) -> Path:

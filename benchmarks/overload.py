@@ -1,11 +1,12 @@
 """What becomes of requests under more load than there is capacity for, and after it.
 
 ``python -m benchmarks overload`` puts one sidecar with its handler on all cores but the last, and
-the generator (`benchmarks.flood`) on the last. ``--server carpool-provider`` puts a provider in
-front, on the sidecar's cores. For each handler it finds the capacity: the highest
-of some rates, open loop and without refusals, at which 99 % of the answers are in time. Then, mode
-by mode of ``com.carpool.shed``, it sends multiples of it: a second at half of the capacity, some
-seconds of the multiple, and again half, from which the time to recover is read.
+the generator (`benchmarks.flood`) on the last. ``--server`` names other paths, on the sidecar's
+cores: with a provider in front, with three replicas behind it, with OpenFaaS's gateway in front of
+the provider, and that gateway with an empty handler. For each handler it finds the capacity: the
+highest of some rates, open loop and without refusals, at which 99 % of the answers are in time.
+Then, mode by mode of ``com.carpool.shed``, it sends multiples of it: a second at half of the
+capacity, some seconds of the multiple, and again half, from which the time to recover is read.
 
 The handlers are `tiny` and `wide` (`benchmarks.cases`), and `slow`, which sleeps 20 ms and 2 ms an
 item in batches of 8, so that neither processor nor sidecar is the limit.
@@ -15,34 +16,44 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import resource
 import statistics
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.cases import CASES, RAW, Case
+from benchmarks.cases import CASES, Case
 from benchmarks.flood import UNANSWERED, UNSENT, Flood, Sent
 from benchmarks.launch import Running, free_port
 from benchmarks.records import Records
-from benchmarks.servers.carpool import CARPOOL, CARPOOL_PROVIDER
+from benchmarks.servers.carpool import (
+    CARPOOL,
+    CARPOOL_GATEWAY,
+    CARPOOL_PROVIDER,
+    CARPOOL_REPLICAS,
+)
+from benchmarks.servers.openfaas import GATEWAY_EMPTY
 from benchmarks.servers.recipe import Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.servers.recipe import Launch, Server
+    from benchmarks.servers.recipe import Server
 
 __all__ = ["main"]
 
-_SERVERS = {server.name: server for server in (CARPOOL, CARPOOL_PROVIDER)}
+_SERVERS = {
+    server.name: server
+    for server in (CARPOOL, CARPOOL_PROVIDER, CARPOOL_REPLICAS, CARPOOL_GATEWAY, GATEWAY_EMPTY)
+}
 _OUT = Path(__file__).parent / "results" / "overload.jsonl"
 _MODES = ("off", "observe", "on")
 _TIMES = (0.5, 0.9, 1.0, 2.0, 5.0, 20.0)
@@ -85,7 +96,9 @@ class _Slow(Case):
 _CASES = {
     "tiny": CASES["tiny"],
     "wide": CASES["wide"],
-    "slow": _Slow("slow", "tiny", (64,), raw=True, slo_s=0.2, batch_max=8, start_rps=200),
+    "slow": _Slow(
+        "slow", "tiny", (64,), raw=True, slo_s=0.2, batch_max=8, start_rps=200, handler=_SLOW
+    ),
 }
 
 
@@ -125,7 +138,7 @@ class Row:
 
 
 class Bench:
-    """One handler behind a sidecar.
+    """One handler on one path.
 
     Args:
         server: how requests reach it.
@@ -134,8 +147,8 @@ class Bench:
     """
 
     def __init__(self, server: Server, case: Case, span_s: float) -> None:
-        self._server = server
-        self._case = case
+        self.server = server
+        self.case = case
         self._span_s = span_s
 
     @contextlib.contextmanager
@@ -144,11 +157,10 @@ class Bench:
         cores = sorted(os.sched_getaffinity(0))
         with tempfile.TemporaryDirectory(prefix="carpool-bench-") as folder:
             python, scratch = Path(sys.executable), Path(folder)
-            setup = Setup(self._case, free_port(), python, scratch, 0.0, mode)
-            server = replace(self._server, launch=self._launch)
+            setup = Setup(self.case, free_port(), python, scratch, 0.0, mode)
             os.sched_setaffinity(0, cores[:-1] or cores)  # the server inherits it
             try:
-                with Running(server, setup) as running:
+                with Running(self.server, setup) as running:
                     os.sched_setaffinity(0, cores[-1:])
                     with Flood(running.port, running.requests, self._connections) as flood:
                         yield running, flood
@@ -157,21 +169,13 @@ class Bench:
 
     @property
     def _connections(self) -> int:
-        wanted = int(40 * self._case.start_rps * self._case.slo_s)
+        wanted = int(40 * self.case.start_rps * self.case.slo_s)
         return min(max(wanted, _CONNECTIONS.start), _CONNECTIONS.stop)
-
-    def _launch(self, setup: Setup) -> Launch:
-        launch = self._server.launch(setup)
-        if isinstance(self._case, _Slow):
-            env = {name: value for name, value in launch.env.items() if name != "model_path"}
-            (setup.scratch / "function" / "handler.py").write_text(_SLOW)
-            return replace(launch, env=env, data=RAW)
-        return launch
 
     def capacity_rps(self) -> float:
         """Return the highest rate of a ladder with enough responses in time, without refusals."""
         with self.running("off") as (_, flood):
-            callers = 2 * self._case.batch_max
+            callers = 2 * self.case.batch_max
             flood.closed_loop(callers, _RUNG_S / 2)
             rate_rps, _ = flood.closed_loop(callers, _RUNG_S)
             rate_rps *= _LADDER**_ABOVE
@@ -217,7 +221,7 @@ class Bench:
         )
 
     def _in_time(self, sent: Sent) -> Any:  # noqa: ANN401 - an array of truths
-        return (sent.status == _OK) & (sent.latency_s <= self._case.slo_s)
+        return (sent.status == _OK) & (sent.latency_s <= self.case.slo_s)
 
     def _recovered_s(self, sent: Sent, end_s: float) -> float | None:
         recovered_s = 0.0
@@ -251,7 +255,8 @@ def main(argv: list[str]) -> int:
     """Measure, writing each row as it arrives, and the page of medians."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks overload", description=__doc__)
     add = parser.add_argument
-    add("--server", choices=_SERVERS, default=CARPOOL.name, help="what is called (carpool)")
+    known = ", ".join(_SERVERS)
+    add("--server", default=CARPOOL.name, help=f"paths, separated by commas: {known} (carpool)")
     add("--case", default=",".join(_CASES), help="handlers, separated by commas (all)")
     add("--mode", default=",".join(_MODES), help="modes, separated by commas (all)")
     add("--times", default=",".join(f"{t:g}" for t in _TIMES), help="multiples of the capacity")
@@ -260,8 +265,9 @@ def main(argv: list[str]) -> int:
     add("--resume", action="store_true", help="add rounds to what --out has")
     add("--out", type=Path, default=_OUT, help="JSON lines; a page, .md, goes beside it")
     flags = parser.parse_args(argv)
-    if flags.server != CARPOOL.name and "slow" in flags.case.split(","):
-        parser.error("the case 'slow' is served by the sidecar alone: give --case")
+    servers, names = flags.server.split(","), flags.case.split(",")
+    if unknown := ({*servers} - {*_SERVERS}) | ({*names} - {*_CASES}):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(_OPEN_FILES, hard), hard))
     records = Records(flags.out, resume=flags.resume)
@@ -270,16 +276,15 @@ def main(argv: list[str]) -> int:
     records.add("run", command=command, commit=machine.commit(), machine=about)
     times = [float(each) for each in flags.times.split(",")]
     for _ in range(flags.rounds):
-        for name in flags.case.split(","):
-            bench = Bench(_SERVERS[flags.server], _CASES[name], flags.span)
-            _measure(records, bench, name, flags.mode.split(","), times)
+        for server, name in itertools.product(servers, names):
+            bench = Bench(_SERVERS[server], _CASES[name], flags.span)
+            _measure(records, bench, flags.mode.split(","), times)
             flags.out.with_suffix(".md").write_text(_page(records))
     return 0
 
 
-def _measure(
-    records: Records, bench: Bench, name: str, modes: list[str], times: list[float]
-) -> None:
+def _measure(records: Records, bench: Bench, modes: list[str], times: list[float]) -> None:
+    path = {"server": bench.server.name, "case": bench.case.name}
     capacity_rps = bench.capacity_rps()
     for mode in modes:
         with bench.running(mode) as (running, flood):
@@ -287,8 +292,9 @@ def _measure(
             for each in times:
                 row = bench.row(running, flood, capacity_rps, each)
                 fields = {key: getattr(row, key) for key in Row.__slots__}
-                records.add("row", case=name, mode=mode, capacity_rps=round(capacity_rps), **fields)
-                sys.stderr.write(f"{name} {mode} {each:g}x of {capacity_rps:.0f}/s: {row}\n")
+                records.add("row", **path, mode=mode, capacity_rps=round(capacity_rps), **fields)
+                where = f"{bench.server.name} {bench.case.name}"
+                sys.stderr.write(f"{where} {mode} {each:g}x of {capacity_rps:.0f}/s: {row}\n")
 
 
 _COLUMNS = {
@@ -315,28 +321,33 @@ def _page(records: Records) -> str:
             f" {about['cpu']}; load average before: {about['load_before']})"
         )
     lines += ["", _EXPLAINED]
-    for name in dict.fromkeys(row["case"] for row in records.find("row")):
-        rows = records.find("row", case=name)
+    for server, name in dict.fromkeys((_server(row), row["case"]) for row in records.find("row")):
+        rows = [row for row in records.find("row", case=name) if _server(row) == server]
         capacities = sorted({row["capacity_rps"] for row in rows})
         slo_ms = 1e3 * _CASES[name].slo_s
         lines.append(
-            f"\n## {name}: within {slo_ms:g} ms, capacity {', '.join(map(str, capacities))}/s\n"
+            f"\n## {server}, {name}: within {slo_ms:g} ms,"
+            f" capacity {', '.join(map(str, capacities))}/s\n"
         )
         lines.append(f"| load | shed | {' | '.join(_COLUMNS)} |")
         lines.append(f"| ---: | --- |{' ---: |' * len(_COLUMNS)}")
         for times, mode in dict.fromkeys((row["times"], row["mode"]) for row in rows):
-            same = records.find("row", case=name, mode=mode, times=times)
+            same = [row for row in rows if (row["times"], row["mode"]) == (times, mode)]
             cells = [_median(same, *column) for column in _COLUMNS.values()]
             lines.append(f"| {times:g}x | {mode} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-_EXPLAINED = """Sidecar and handler share all cores but the last (on two: one for both, as under
+_EXPLAINED = """All parts of a path share all cores but the last (on two: one for all, as under
 `limits.cpu: 1`), the generator has the last. It sends each request when it is due on one of up to
 2000 keep-alive connections; where none is free the request is not sent (`unsent`) and counts as not
 in time. Latency counts from the due time, shares are of all that was due, `in time` is at best one
 over the load. `answers of capacity` are good ones, in time or not. Where the generator was late by
 more than a tenth of the objective, what it tells of that row is its own lateness as well."""
+
+
+def _server(row: dict[str, Any]) -> str:
+    return str(row.get("server", CARPOOL.name))  # files before there were others lack it
 
 
 def _median(rows: list[dict[str, Any]], field: str, data: str) -> str:

@@ -16,7 +16,13 @@ from carpool import durations
 if TYPE_CHECKING:
     from benchmarks.servers.recipe import Setup
 
-__all__ = ["CARPOOL", "CARPOOL_GATEWAY", "CARPOOL_PROVIDER", "CARPOOL_WATCHDOG"]
+__all__ = [
+    "CARPOOL",
+    "CARPOOL_GATEWAY",
+    "CARPOOL_PROVIDER",
+    "CARPOOL_REPLICAS",
+    "CARPOOL_WATCHDOG",
+]
 
 _ROOT = Path(__file__).parent.parent.parent
 _PACKAGES = ("httptools", "orjson", "uvloop")  # of the running environment, for the record
@@ -46,12 +52,13 @@ def _launch(setup: Setup, watchdog: str = "off") -> Launch:
     return Launch([str(setup.python), "-m", "sidecar"], "/", _form(setup), env)
 
 
-def _behind_provider(setup: Setup) -> Launch:
+def _behind_provider(setup: Setup, replicas: int = 1) -> Launch:
     function = {
-        "lang": "python3-onnx-batch",
+        "lang": "python3-batch" if setup.case.handler else "python3-onnx-batch",
         "handler": str(_function(setup)),
         "image": "f",
         "environment": _settings(setup),
+        "labels": {"com.carpool.scale.min": str(replicas)},
     }
     stack = {"version": 1.0, "provider": {"name": "openfaas"}, "functions": {"f": function}}
     path = setup.scratch / "stack.yaml"
@@ -72,14 +79,17 @@ def _function(setup: Setup) -> Path:
     """Write the function's folder as its author would, and return it."""
     folder = setup.scratch / "function"
     folder.mkdir(exist_ok=True)
-    if setup.case.raw:
+    if setup.case.handler:
+        (folder / "handler.py").write_text(setup.case.handler)
+    elif setup.case.raw:
         (folder / "handler.py").write_text(_RAW_HANDLER.format(shape=setup.case.shape))
     return folder
 
 
 def _settings(setup: Setup) -> dict[str, str]:
+    model = {} if setup.case.handler else {"model_path": str(setup.case.model_path)}
     return {
-        "model_path": str(setup.case.model_path),
+        **model,
         "carpool_slo": durations.format(setup.case.slo_s),
         "carpool_batch_max": str(setup.case.batch_max),
         "carpool_shed": setup.shed,
@@ -118,6 +128,13 @@ CARPOOL_PROVIDER = Server(
     parses=CARPOOL.parses
     + "; the provider in front of the sidecar, as `carpool up --partition off` starts them",
     waits_ms=no_wait,
+)
+
+CARPOOL_REPLICAS = dataclasses.replace(
+    CARPOOL_PROVIDER,
+    name="carpool-replicas",
+    launch=lambda setup: _behind_provider(setup, replicas=3),
+    parses=CARPOOL_PROVIDER.parses + "; three replicas",
 )
 
 CARPOOL_GATEWAY = dataclasses.replace(
