@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -18,13 +19,11 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
-    from carpool.http.known_heads import KnownHead
-
     Body = bytes | memoryview
     Successor = Callable[[Any, asyncio.Transport], Any]  # of server and socket, a connection
     Headers = Iterable[tuple[str, str]] | bytes  # or their lines as sent, each with its end
 
-__all__ = ["UNKNOWN_LENGTH", "Exchange", "encoded"]
+__all__ = ["UNKNOWN_LENGTH", "Exchange", "KnownHead", "encoded"]
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +39,21 @@ def encoded(headers: Headers) -> bytes:
 def _encoded(headers: tuple[tuple[str, str], ...]) -> bytes:
     lines = [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in headers]
     return b"".join(lines)
+
+
+@dataclass(slots=True)
+class KnownHead:
+    """Contents of a head that a server keeps, and the length of the body that follows it.
+
+    Attributes:
+        derived: What the application has derived from the head, if it keeps it here.
+    """
+
+    method: str
+    target: str
+    headers: tuple[tuple[bytes, bytes], ...]
+    body_bytes: int
+    derived: Any = None
 
 
 class Exchange:

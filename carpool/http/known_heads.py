@@ -8,33 +8,19 @@ The parser would read the same bytes in the same way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from carpool.http.exchange import KnownHead
 
 if TYPE_CHECKING:
     from carpool.http.exchange import Exchange
 
-__all__ = ["KnownHead", "KnownHeads"]
+__all__ = ["KnownHeads"]
 
 _KEPT = 256
 _LARGEST = 1024  # larger ones are rare, and do not repeat
 _END = b"\r\n\r\n"
 _SPECIAL = frozenset((b"transfer-encoding", b"expect", b"upgrade"))
-
-
-@dataclass(slots=True)
-class KnownHead:
-    """Contents of a head, and the length of the body that follows it.
-
-    Attributes:
-        derived: What the application has derived from the head, if it keeps it here.
-    """
-
-    method: str
-    target: str
-    headers: tuple[tuple[bytes, bytes], ...]
-    body_bytes: int
-    derived: Any = None
 
 
 class KnownHeads:
