@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from carpool.errors import BadRequest
-from carpool.http.exchange import Exchange
-from carpool.http.known_heads import KnownHead
+from carpool.http.exchange import Exchange, KnownHead
 from carpool.settings import FunctionSettings
 from sidecar.runtime import body_parameters, scaler_membership
 from sidecar.runtime.ingress import Ingress
