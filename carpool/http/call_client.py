@@ -70,14 +70,14 @@ class Calls:
         return connection is not None and connection.is_full(len(self._unsent) + 1)
 
     @property
-    def late_after_s(self) -> float:
-        """How long a call may take; infinite if the peer has never been `full`."""
-        return self._connection.late_after_s if self._connection else math.inf
+    def hold_max_s(self) -> float:
+        """Age up to which a call can be answered in time; infinite if never `full`."""
+        return self._connection.hold_max_s if self._connection else math.inf
 
-    def count_refused(self) -> None:
-        """Have the peer count a call that was refused in its place."""
+    def count_refused(self, count: int) -> None:
+        """Have the peer count calls that were refused in its place."""
         if self._connection:
-            self._connection.count_refused()
+            self._connection.count_refused(count)
 
     def send(self, head: bytes, own_lines: bytes, body: bytes, receiver: Receiver) -> int:
         """Send a call at the end of this event-loop iteration; return its id.

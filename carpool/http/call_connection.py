@@ -83,7 +83,6 @@ class CallConnection(asyncio.Protocol):
         closed: Called when the connection is closed.
 
     Attributes:
-        late_after_s: How long a call may take; infinite until the peer marks an answer.
         switched: Done when calls may be sent; raises `NotSwitched` or an `OSError`.
     """
 
@@ -96,6 +95,7 @@ class CallConnection(asyncio.Protocol):
         retired: Callable[[CallConnection], None],
         closed: Callable[[CallConnection], None],
     ) -> None:
+        self._loop = loop
         self.switched: asyncio.Future[None] = loop.create_future()
         self.switched.add_done_callback(lambda f: f.cancelled() or f.exception())
         self._answer_bytes = answer_bytes
@@ -109,16 +109,23 @@ class CallConnection(asyncio.Protocol):
         self._window = CallWindow()
         self._marked = False  # the next answers are
         self._refused = 0  # calls refused in place of the peer that it was not told of yet
-        self.late_after_s = math.inf
+        self._late_after_s = math.inf  # from a call's arrival; until the peer marks an answer
 
     @property
     def usable(self) -> bool:
         """Whether the connection accepts calls."""
         return not (self._ended or self.transport.is_closing())
 
+    @property
+    def hold_max_s(self) -> float:
+        """Age up to which a call can be answered in time; infinite before an answer was marked."""
+        return self._late_after_s - self._window.round_trip_s
+
     def send(self, unsent: Mapping[int, Unsent]) -> None:
         """Send calls, given by their ids."""
         self._calls.update((call_id, each.receiver) for call_id, each in unsent.items())
+        if self._late_after_s < math.inf:
+            self._window.sent(max(unsent), self._loop.time())
         heads, contents, _ = zip(*unsent.values(), strict=True)
         message = wire.encode_request([*unsent], [math.inf] * len(unsent), heads, contents)
         self.transport.write(call_frames.frame(message))
@@ -127,9 +134,9 @@ class CallConnection(asyncio.Protocol):
         """Return whether ``more`` calls in addition to the open ones are too many for the peer."""
         return len(self._calls) + more > self._window.size
 
-    def count_refused(self) -> None:
-        """Have the peer told, with its next answers, that a call was refused in its place."""
-        self._refused += 1
+    def count_refused(self, count: int) -> None:
+        """Have the peer told, with its next answers, of calls that were refused in its place."""
+        self._refused += count
 
     def cancel(self, call_id: int) -> None:
         """Cancel a call whose caller has left, if it was sent on this connection."""
@@ -192,10 +199,10 @@ class CallConnection(asyncio.Protocol):
             return
         if message[:4] == call_frames.FULL:
             self._marked = True
-            self.late_after_s = call_frames.number(message) / 1e3
+            self._late_after_s = call_frames.number(message) / 1e3
             return
         answers = wire.decode_answer(message)
-        if self.late_after_s < math.inf:
+        if self._late_after_s < math.inf:
             self._adapt(answers.ids)
         for call_id, status, head, body in zip(*answers, strict=True):
             receiver = self._calls.pop(call_id, None)
@@ -215,7 +222,8 @@ class CallConnection(asyncio.Protocol):
 
     def _adapt(self, answered: Sequence[int]) -> None:
         """Adapt the number of open calls to answers, and tell the peer what was refused."""
-        self._window.answered(answered, [*self._calls], marked=self._marked)
+        now = self._loop.time()
+        self._window.answered(answered, [*self._calls], now, marked=self._marked)
         self._marked = False
         if self._refused:
             refused, self._refused = call_frames.numbered(call_frames.REFUSED, self._refused), 0

@@ -1,4 +1,4 @@
-"""How many calls a provider has open at one sidecar: as many as are answered in time.
+"""How many calls a provider has open at one sidecar, and how long these take.
 
 Theory of operation
 -------------------
@@ -9,6 +9,9 @@ calls become late before the sidecar knows of them.
 
 A mark counts only on answers of calls that were sent after the last reduction: earlier calls say
 nothing about its effect.
+
+One call at a time is timed, from sending it until its answer has been read, as TCP measures the
+round trip. A call that was held until less time is left is not sent any more.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ __all__ = ["CallWindow"]
 _FEWEST = 32
 _REDUCTION = 0.5
 _GROWTH = 0.02  # calls for each answer
+_FALL = 0.1  # of the round trip, after a shorter one; it rises at once
 
 
 class CallWindow:
@@ -31,22 +35,38 @@ class CallWindow:
 
     Attributes:
         size: This number; infinite before the first mark.
+        round_trip_s: Time from sending a call until its answer; zero before it was measured.
     """
 
-    __slots__ = ("_last_id", "size")
+    __slots__ = ("_last_id", "_timed_at", "_timed_id", "round_trip_s", "size")
 
     def __init__(self) -> None:
         self.size = math.inf
         self._last_id = 0
+        self._timed_id, self._timed_at = 0, 0.0
+        self.round_trip_s = 0.0
 
-    def answered(self, ids: Sequence[int], open_ids: Sequence[int], *, marked: bool) -> None:
-        """Adapt the size.
+    def sent(self, call_id: int, now: float) -> None:
+        """Time a call that is sent at ``now``, in seconds, if none is being timed."""
+        if not self._timed_id:
+            self._timed_id, self._timed_at = call_id, now
+
+    def answered(
+        self, ids: Sequence[int], open_ids: Sequence[int], now: float, *, marked: bool
+    ) -> None:
+        """Adapt size and round trip.
 
         Args:
             ids: The calls that were answered.
             open_ids: All calls that were open until now, in the order in which they were sent.
+            now: When, in seconds.
             marked: Whether the answers are marked.
         """
+        if self._timed_id in ids:
+            took_s, usual_s = now - self._timed_at, self.round_trip_s
+            self.round_trip_s = max(took_s, usual_s + _FALL * (took_s - usual_s))
+        if self._timed_id in ids or self._timed_id not in open_ids:  # then its caller has left
+            self._timed_id = 0
         if not marked:
             self.size += _GROWTH * len(ids)
         elif open_ids and max(ids) > self._last_id:

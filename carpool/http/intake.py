@@ -15,10 +15,9 @@ then on there is a turn in each iteration:
    be smaller than without parking, and parking itself would reduce capacity.) As long as
    the oldest has time to spare they are served in order, as after a short interruption all can
    be; else the newest come first.
-2. The oldest are refused, if the application refuses requests of that age. Refusals take at most
-   a twentieth of the time, as the other requests lose that time, unless one has been
-   parked for more than `_LONGEST_WAIT_S`. A client that waits for its refusal sends nothing else,
-   which slows a flood down to what can be refused.
+2. The oldest are refused, if the application refuses requests of that age, in a share of the time
+   (`RefusalBudget`). A client that waits for its refusal sends nothing else, which slows a flood
+   down to what can be refused.
 3. Parking ends when nothing is parked and the application would serve a new request.
 
 A refusal is cheapest for a request that is plain: whole, with a plain length, and without a header
@@ -40,15 +39,13 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from carpool.http.refusal_budget import RefusalBudget
+
 __all__ = ["Intake", "Parkable"]
 
 log = logging.getLogger(__name__)
 
 _FEWEST_AT_ONCE, _MOST_AT_ONCE = 32, 128
-_REFUSED_AT_ONCE = 8
-_REFUSING_SHARE = 1 / 20
-_LONGEST_REFUSAL_S = 0.0002  # if one took longer, the process was interrupted
-_LONGEST_WAIT_S = 2.0
 _HASTE = 2.0  # parked requests are served in order while they could wait for twice as long
 _PAUSE_S = 0.001
 _ASK_EVERY = 8  # requests; asking whether one would be refused takes a tenth of serving it
@@ -91,10 +88,10 @@ class Intake:
             seconds ago.
         refuse: Has the application count a plain request as refused; returns the response, or
             nothing if the request must be parsed and judged after all.
-        clock: Returns monotonic seconds.
         soon: Calls a function in the next iteration of the event loop.
         later: Calls a function after some seconds.
         batch_max: Number of requests that fill a batch of the application.
+        budget: The time for refusals.
 
     Attributes:
         parking: Whether connections `park` what they read; the application sets it when it refuses
@@ -104,12 +101,12 @@ class Intake:
 
     __slots__ = (
         "_at_once",
+        "_budget",
         "_clock",
         "_due",
         "_later",
         "_parked",
         "_refuse",
-        "_refuse_from",
         "_refuses",
         "_soon",
         "parking",
@@ -120,20 +117,20 @@ class Intake:
         self,
         refuses: Callable[[float], bool],
         refuse: Callable[[], bytes],
-        clock: Callable[[], float],
         soon: Callable[[Callable[[], None]], object],
         later: Callable[[float, Callable[[], None]], object],
         batch_max: int,
+        budget: RefusalBudget,
     ) -> None:
         self._at_once = min(max(batch_max, _FEWEST_AT_ONCE), _MOST_AT_ONCE)
         self._refuses = refuses
         self._refuse = refuse
-        self._clock = clock
+        self._clock = budget.clock
+        self._budget = budget
         self._soon = soon
         self._later = later
         self._parked: OrderedDict[Parkable, tuple[float, bytes]] = OrderedDict()
         self._due = False  # a turn will come
-        self._refuse_from = 0.0
         self.parking = False
         self.waited_s = 0.0
 
@@ -183,48 +180,41 @@ class Intake:
 
     def _serve_and_refuse(self) -> bool:
         """Serve and refuse parked requests; return whether a new one would be refused."""
-        served = self._serve()
+        self._serve()
         closed = self._refuses(0.0)
-        self._refuse_oldest(busy=closed or served == self._at_once)
+        self._budget.spend(self._refuse_oldest)
         return closed
 
-    def _serve(self) -> int:
-        """Parse the requests that are served; return their number."""
+    def _serve(self) -> None:
+        """Parse the requests that are served."""
         now, parked = self._clock(), self._parked
         newest = bool(parked) and self._refuses(_HASTE * (now - self._read_at(newest=False)))
         asked_of = -1.0
         for served in range(self._at_once):
             if not parked:
-                return served
+                return
             read_at = self._read_at(newest=newest)
             if served % _ASK_EVERY == 0 or abs(read_at - asked_of) > _ALIKE_S:
                 asked_of = read_at
                 if self._refuses(now - read_at):
-                    return served
+                    return
             self._parse(*parked.popitem(last=newest))
             if self.parking:
-                return served
-        return self._at_once
+                return
 
-    def _refuse_oldest(self, *, busy: bool) -> None:
-        """Refuse the oldest requests; if busy, only for a share of the time."""
-        parked, began = self._parked, self._clock()
-        rested, count = not busy or began >= self._refuse_from, 0
-        while parked and count < _REFUSED_AT_ONCE:
-            waited_s = began - self._read_at(newest=False)
-            if not (rested or waited_s > _LONGEST_WAIT_S) or not self._refuses(waited_s):
-                break
-            connection, read = next(iter(parked.items()))
-            answer = self._refuse() if _plain(read[1]) else b""
-            del parked[connection]
-            if answer:
-                connection.answer(read[1], answer)
-            else:
-                self._parse(connection, read)
-            count += 1
-        if count:
-            took_s = min(self._clock() - began, count * _LONGEST_REFUSAL_S)
-            self._refuse_from = began + took_s / _REFUSING_SHARE
+    def _refuse_oldest(self) -> bool:
+        """Refuse the oldest request if the application does; return whether it was."""
+        parked = self._parked
+        if not parked or not self._refuses(self._clock() - self._read_at(newest=False)):
+            return False
+        connection, read = next(iter(parked.items()))
+        answer = self._refuse() if _plain(read[1]) else b""
+        del parked[connection]
+        if answer:
+            connection.answer(read[1], answer)
+        else:
+            self._parse(connection, read)
+        return True
 
     def _read_at(self, *, newest: bool) -> float:
         connections = reversed(self._parked) if newest else iter(self._parked)

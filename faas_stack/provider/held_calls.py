@@ -1,13 +1,11 @@
-"""Calls that are held back, as their replica has as many as it can answer in time.
+"""Calls of a function that are held back, as its replicas have as many as they can answer in time.
 
 Theory of operation
 -------------------
-Reading a call costs less than refusing it, and a client that waits for its response sends nothing
-else on that connection. So an overloaded function's calls are held first. When the replica has
-room, the newest one is sent, as it can still be answered in time. Those that cannot are refused,
-the oldest first, and only some at a time, as other calls lose the time that this takes. After two
-seconds they are refused in any case. A sidecar does the same with its own callers
-(`carpool.http.intake`).
+Which calls are worth sending is known only when a replica has room: the newest ones, as these can
+still be answered in time. So calls are held first. A call that has no time left for being sent and
+answered is refused, the oldest first, in a share of the time (`carpool.http.refusal_budget`). A
+sidecar does the same with its own callers (`carpool.http.intake`).
 """
 
 from __future__ import annotations
@@ -18,79 +16,93 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from carpool.http.call_client import Calls
+    from carpool.http.refusal_budget import RefusalBudget
     from carpool.http.server import Exchange
     from faas_stack.provider.function import Function
-    from faas_stack.provider.replica import Replica
 
 __all__ = ["HeldCalls", "Holder"]
 
 _TURN_S = 0.005
-_REFUSED_AT_ONCE = 8
-_LONGEST_WAIT_S = 2.0
 
 
 class Holder(Protocol):
     """Interface of the proxy to held calls."""
 
-    def accept(self, exchange: Exchange) -> None:
-        """Start to respond to a call, as if it had just come."""
+    def choose(self, function: Function) -> Calls | None:
+        """Return where the next call of a function would be sent to in a bundle, if it would be."""
 
-    def refuse_held(self, exchange: Exchange, function: Function, replica: Replica) -> None:
+    def accept(self, exchange: Exchange) -> None:
+        """Send a call."""
+
+    def refuse_held(self, exchange: Exchange, function: Function) -> None:
         """Refuse a call."""
 
     def held_left(self, exchange: Exchange, function: Function) -> None:
         """Count a call whose client has left."""
 
-    def none_held(self, replica: Replica) -> None:
-        """Note that no calls of a replica are held any more."""
+    def none_held(self, function: Function) -> None:
+        """Note that no calls of a function are held any more."""
 
 
 class HeldCalls:
-    """The held calls of one replica; created for the first, and given up after the last.
+    """The held calls of one function; created for the first, and given up after the last.
 
     Args:
         holder: Sends, refuses or counts them.
-        replica: The replica, which is sent calls in bundles.
+        function: The function.
+        budget: The time for refusals.
     """
 
-    def __init__(self, holder: Holder, replica: Replica) -> None:
+    def __init__(self, holder: Holder, function: Function, budget: RefusalBudget) -> None:
         self._holder = holder
-        self._replica = replica
-        self._held: dict[Exchange, Function] = {}  # the oldest first
+        self._function = function
+        self._budget = budget
+        self._held: dict[Exchange, None] = {}  # the oldest first
         self._loop = asyncio.get_running_loop()
         self._loop.call_later(_TURN_S, self._turn)
 
-    def hold(self, exchange: Exchange, function: Function) -> None:
+    def hold(self, exchange: Exchange) -> None:
         """Hold a call."""
-        self._held[exchange] = function
+        self._held[exchange] = None
         exchange.on_gone = partial(self._left, exchange)
 
     def step(self, now: float) -> None:
         """Send or refuse the calls whose turn it is at ``now``, event-loop time in seconds."""
-        calls, held = self._replica.calls, self._held
-        late_from = now - (calls.late_after_s if calls else math.inf)
-        while held and not (calls and calls.full):
+        calls, late_from, held = None, -math.inf, self._held
+        while held:
+            calls = self._holder.choose(self._function)
+            late_from = now - calls.hold_max_s if calls else -math.inf
             newest = next(reversed(held))
-            if newest.received <= late_from:
+            if newest.received <= late_from or (calls and calls.full):
                 break
             self._take(newest)
             self._holder.accept(newest)
-        for number, exchange in enumerate(tuple(held)):
-            overdue = exchange.received <= now - _LONGEST_WAIT_S
-            if exchange.received > late_from or (number >= _REFUSED_AT_ONCE and not overdue):
-                break
-            self._holder.refuse_held(exchange, self._take(exchange), self._replica)
+        before = len(held)
+        self._budget.spend(partial(self._refuse_next, late_from))
+        if calls and len(held) < before:
+            calls.count_refused(before - len(held))
+
+    def _refuse_next(self, late_from: float) -> bool:
+        """Refuse the oldest call if it was received until ``late_from``; return whether it was."""
+        oldest = next(iter(self._held), None)
+        if oldest is None or oldest.received > late_from:
+            return False
+        self._take(oldest)
+        self._holder.refuse_held(oldest, self._function)
+        return True
 
     def _turn(self) -> None:
         self.step(self._loop.time())
         if self._held:
             self._loop.call_later(_TURN_S, self._turn)
         else:
-            self._holder.none_held(self._replica)
+            self._holder.none_held(self._function)
 
-    def _take(self, exchange: Exchange) -> Function:
+    def _take(self, exchange: Exchange) -> None:
         exchange.on_gone = None
-        return self._held.pop(exchange)
+        del self._held[exchange]
 
     def _left(self, exchange: Exchange) -> None:
-        self._holder.held_left(exchange, self._held.pop(exchange))
+        del self._held[exchange]
+        self._holder.held_left(exchange, self._function)

@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from carpool import errors
 from carpool.errors import CarpoolError, FunctionFault, NotFound, Overloaded
 from carpool.http.client import ConnectionFailed
+from carpool.http.exchange import encoded
+from carpool.http.refusal_budget import RefusalBudget
 from faas_stack.provider.answer_head import has_not_begun, read_answer_head
 from faas_stack.provider.bundled_call import (
     CLIENT_LEFT,
@@ -36,6 +39,7 @@ from faas_stack.provider.held_calls import HeldCalls
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from carpool.http.call_client import Calls
     from carpool.http.client import Pool, StreamedResponse
     from carpool.http.server import Exchange
     from faas_stack.provider.answer_head import AnswerHead
@@ -54,6 +58,7 @@ _SWEEP_S = 0.5
 _FULL = errors.answer(
     Overloaded("more calls than can be answered in time: this one would be late", 1.0)
 )
+_FULL_HEADERS = encoded((INTERNAL, *_FULL.headers))
 _SHOWN = 80  # characters of a name that does not belong to a function
 
 
@@ -67,7 +72,8 @@ class Proxy:
         self._canaries = Canaries(orchestrator)
         self._calls: dict[Call, Callable[[], object]] = {}  # with the function that stops each
         self._sweeping: asyncio.TimerHandle | None = None
-        self._held: dict[Replica, HeldCalls] = {}
+        self._refusal_budget = RefusalBudget(time.monotonic)
+        self._held: dict[Function, HeldCalls] = {}
 
     def accept(self, exchange: Exchange) -> None:
         """Start to respond to a request whose target starts with ``PREFIX``."""
@@ -88,8 +94,8 @@ class Proxy:
         if not function.division and may_be_bundled(exchange, template):
             replica = self._orchestrator.choose(function)
         calls = replica.calls if replica else None
-        if replica and calls and calls.full and template.plain:
-            self._hold(exchange, function, replica)
+        if calls and calls.full and template.plain:
+            self._hold(exchange, function)
             return
         call = Call(exchange, template, own)
         if self._sweeping is None:
@@ -123,27 +129,30 @@ class Proxy:
 
     # -- held calls -------------------------------------------------------------------------
 
-    def _hold(self, exchange: Exchange, function: Function, replica: Replica) -> None:
-        held = self._held.get(replica)
+    def _hold(self, exchange: Exchange, function: Function) -> None:
+        held = self._held.get(function)
         if held is None:
-            held = self._held[replica] = HeldCalls(self, replica)
-        held.hold(exchange, function)
+            held = self._held[function] = HeldCalls(self, function, self._refusal_budget)
+        held.hold(exchange)
 
-    def refuse_held(self, exchange: Exchange, function: Function, replica: Replica) -> None:
-        """Refuse a call that its replica would answer too late."""
-        if calls := replica.calls:
-            calls.count_refused()
-        status, body, headers = _FULL
-        exchange.reply(status, body, headers=(INTERNAL, *headers))
+    def choose(self, function: Function) -> Calls | None:
+        """Return where a call would be sent to in a bundle; None if it would not be."""
+        replica = self._orchestrator.choose(function)
+        return replica.calls if replica else None
+
+    def refuse_held(self, exchange: Exchange, function: Function) -> None:
+        """Refuse a call that would be answered too late."""
+        status, body, _ = _FULL
+        exchange.reply(status, body, headers=_FULL_HEADERS)
         self._count_held(exchange, function, status)
 
     def held_left(self, exchange: Exchange, function: Function) -> None:
         """Count a held call whose client has left."""
         self._count_held(exchange, function, CLIENT_LEFT)
 
-    def none_held(self, replica: Replica) -> None:
-        """Note that no calls of a replica are held any more."""
-        del self._held[replica]
+    def none_held(self, function: Function) -> None:
+        """Note that no calls of a function are held any more."""
+        del self._held[function]
 
     def _count_held(self, exchange: Exchange, function: Function, status: int) -> None:
         function.invocations += 1

@@ -71,9 +71,19 @@ class Replica:
         return None if calls.refused or calls.behind else calls
 
     @property
+    def full(self) -> bool:
+        """Whether it has as many calls as it can answer in time."""
+        return self._calls is not None and self._calls.full
+
+    @property
     def ready(self) -> bool:
         """Whether requests may be sent to it."""
         return self.instance.ready and not self.draining
+
+    @property
+    def load(self) -> tuple[bool, int]:
+        """Key that sorts full replicas last, and others by their in-flight requests."""
+        return self.full, self.in_flight
 
     def acquire(self) -> None:
         """Add an in-flight request, until it is released."""

@@ -24,6 +24,7 @@ from carpool import errors, wire
 from carpool.errors import CarpoolError, DeadlineMissed, Overloaded, QueueFull
 from carpool.http.http_exchange import encode_answer
 from carpool.http.intake import Intake
+from carpool.http.refusal_budget import RefusalBudget
 from sidecar.core.batch import Refusal
 from sidecar.core.request import RETURN_SHARE
 from sidecar.runtime import variant_demands
@@ -138,7 +139,12 @@ class BatchLoop:
         server.overload = self
         self.late_after_ms = math.ceil(1e3 * objective_s)
         self._intake = server.intake = Intake(
-            self._refuses, refuse, self._now, loop.call_soon, loop.call_later, batch_max
+            self._refuses,
+            refuse,
+            loop.call_soon,
+            loop.call_later,
+            batch_max,
+            RefusalBudget(self._now),
         )
 
     def changed(self) -> None:

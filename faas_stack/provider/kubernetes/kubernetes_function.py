@@ -154,11 +154,11 @@ class KubernetesFunction(Function):
         return replica
 
     def choose(self) -> Replica | None:
-        """Return the one of two random ready pods with fewer calls. None if no pod is ready."""
+        """Return the one of two random ready pods with less load. None if no pod is ready."""
         if not self._ready:
             return None
         pair = random.sample(self._ready, min(2, len(self._ready)))  # random order: ties are random
-        return min(pair, key=lambda replica: replica.in_flight)
+        return min(pair, key=lambda replica: replica.load)
 
     def _is_failing(self) -> bool:
         """Return whether no pod can start; those of an update that was just made may still come."""

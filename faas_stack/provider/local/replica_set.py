@@ -171,12 +171,9 @@ class ReplicaSet:
         return sum(ledger.assignment(name) is not None for name in names) <= self.wanted
 
     def choose(self) -> Replica | None:
-        """Return the ready replica with the fewest in-flight requests; None if none is ready."""
-        chosen = None
-        for replica in self.replicas:
-            if replica.ready and (chosen is None or replica.in_flight < chosen.in_flight):
-                chosen = replica
-        return chosen
+        """Return the ready replica with the least load; None if none is ready."""
+        ready = [replica for replica in self.replicas if replica.ready]
+        return min(ready, key=lambda replica: replica.load) if ready else None
 
     async def _drain(self, replica: Replica) -> None:
         with suppress(TimeoutError):

@@ -627,14 +627,13 @@ async def test_marked_answers_limit_the_open_calls_and_refusals_are_reported() -
         overload = server.overload = Overloaded()
         callers = [send(calls) for _ in range(100)]
         await wait_until_async(lambda: len(held) == 100)
-        assert (False, math.inf) == (calls.full, calls.late_after_s)
+        assert (False, math.inf) == (calls.full, calls.hold_max_s)
         overload.is_full = True
         held[0].reply(200)
         await callers[0].outcome
-        assert (True, 0.05) == (calls.full, calls.late_after_s)
+        assert (True, 0.05) == (calls.full, calls.hold_max_s)
         overload.is_full = False
-        calls.count_refused()
-        calls.count_refused()
+        calls.count_refused(2)
         for exchange in held[1:60]:
             exchange.reply(200)
         await callers[59].outcome

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.http.intake import Intake
+from carpool.http.refusal_budget import RefusalBudget
 from sidecar.testing import FakeClock
 from tests.carpool.http.edge import LIMITS, Socketless, serving
 
@@ -57,10 +58,10 @@ class Scene:
         self.intake = server.intake = Intake(
             self.refuses,
             self.refuse,
-            self.clock,
             self.soon.append,
             lambda _, then: self.timers.append(then),
-            batch_max=AT_ONCE,
+            AT_ONCE,
+            RefusalBudget(self.clock, self.clock),
         )
         self.intake.parking = True
 
@@ -161,14 +162,17 @@ def test_parked_requests_are_served_a_few_per_turn(*, late: bool) -> None:
 
 
 def test_requests_parked_too_long_are_refused_and_may_be_retried() -> None:
-    """While there is nothing else to serve, refusals may take all the time."""
+    """Requests that would be late are refused, some in each turn; their clients may try again."""
 
     def body(scene: Scene) -> None:
         clients = scene.crowd(*range(30))
         scene.clock.advance(2 * PATIENCE_S)
-        for turns in range(1, 5):
-            scene.turn()
-            assert bodies(range(min(8 * turns, 30))) == scene.refused
+        scene.turn()
+        assert scene.refused == bodies(range(len(scene.refused)))
+        assert 8 <= len(scene.refused) < 30
+        scene.clock.advance(0.1)
+        scene.turn()
+        assert bodies(range(30)) == scene.refused
         assert [[b"503"]] * 30 == [statuses(client) for client in clients]
         clients[0].feed(post(40))
         assert [b"503", b"200"] == statuses(clients[0])
@@ -182,7 +186,7 @@ def test_refusals_take_limited_share_of_time_under_overload(*, shut: bool) -> No
     """Refusals take a limited share of the time, whether the application is closed or busy."""
 
     def body(scene: Scene) -> None:
-        scene.crowd(*range(300))
+        scene.crowd(*range(1000))
         scene.clock.advance(2 * PATIENCE_S)
         scene.shut = shut
         began, turns = scene.clock.now, 0
@@ -199,32 +203,19 @@ def test_refusals_take_limited_share_of_time_under_overload(*, shut: bool) -> No
     run(body)
 
 
-def test_all_requests_parked_for_two_seconds_are_refused() -> None:
-    """After two seconds, refusals take as much time as they need."""
-
-    def body(scene: Scene) -> None:
-        scene.shut = True
-        clients = scene.crowd(*range(300))
-        scene.clock.advance(2.0)
-        for _ in range(300 // 8 + 1):
-            scene.turn()
-        assert 300 == len(scene.refused)
-        assert [[b"503"]] * 300 == [statuses(client) for client in clients]
-
-    run(body)
-
-
 def test_requests_wait_while_application_is_closed() -> None:
     """A closed application is asked again every millisecond, and serves the rest once it opens."""
 
     def body(scene: Scene) -> None:
         scene.shut = True
-        scene.crowd(*range(20))
+        scene.crowd(*range(60))
         scene.turn()
-        assert bodies(range(8)) == scene.refused
+        refused = len(scene.refused)
+        assert bodies(range(refused)) == scene.refused
         scene.shut = False
-        scene.turn()
-        assert bodies(range(8, 20)) == scene.served
+        for _ in range(2):
+            scene.turn()
+        assert bodies(range(refused, 60)) == scene.served
         assert not scene.intake.parking
 
     run(body)

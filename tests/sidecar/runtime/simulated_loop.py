@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from carpool.http.intake import Intake
+from carpool.http.refusal_budget import RefusalBudget
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
@@ -105,7 +106,12 @@ class Loop:
         self._soon: list[Callable[[], None]] = []
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self.intake = Intake(
-            self._refuses, self._refuse, self.clock, self._soon.append, self._later, batch_max
+            self._refuses,
+            self._refuse,
+            self._soon.append,
+            self._later,
+            batch_max,
+            RefusalBudget(self.clock, self.clock),
         )
         self._free = [_Connection(self) for _ in range(connections)]
         self._readable: list[_Connection] = []

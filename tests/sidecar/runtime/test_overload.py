@@ -47,9 +47,10 @@ def test_all_requests_are_in_time_after_pause_of_process() -> None:
 def test_at_twice_the_capacity_nearly_half_are_in_time(
     function: dict[str, object], capacity_rps: float
 ) -> None:
-    """At twice the capacity 45 % of the requests are in time, and half the load is served again."""
+    """At twice the capacity 45 % of the requests are in time, and the others soon refused."""
     _, during, after = flooded(function, capacity_rps, 2.0)
     assert during.in_time > 0.45 * during.due
+    assert max(during.waits_s, default=0.0) < 0.4
     assert after.in_time > 0.99 * after.due
 
 
@@ -59,9 +60,9 @@ def test_at_twice_the_capacity_nearly_half_are_in_time(
 def test_goodput_holds_at_twenty_times_capacity(
     function: dict[str, object], capacity_rps: float
 ) -> None:
-    """At 20 times the capacity, 90 % of it is still served, and refusals take at most 2.5 s."""
+    """At 20 times the capacity, 90 % of it is still served, and refusals take at most 0.5 s."""
     _, during, after = flooded(function, capacity_rps, 20.0)
     assert during.good > 0.9 * capacity_rps
     assert during.in_time > 0.95 * during.good
-    assert max(during.waits_s) < 2.5
+    assert max(during.waits_s) < 0.5
     assert after.in_time > 0.98 * after.due
