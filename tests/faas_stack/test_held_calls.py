@@ -248,7 +248,6 @@ def test_proxy_holds_plain_calls_of_a_full_replica_and_refuses_late_ones() -> No
     async def run() -> None:
         now = asyncio.get_running_loop().time()
         proxy = Proxy(cast("Any", orchestrator), cast("Any", metrics))
-        proxy._arrivals = cast("Any", SimpleNamespace(of=lambda read: read))
         late, fresh = Answered(received=now - 1), Answered(received=now + HANG_S)
         background = Answered((b"x-carpool-class", b"batch"), received=now)
         for exchange in (late, background, fresh):
