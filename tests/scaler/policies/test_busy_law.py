@@ -160,8 +160,10 @@ def test_random_execution_times_are_sampled() -> None:
     draw = np.random.default_rng(1)
     times_s = parallel_arrivals(process, 64, scaled(20_000), draw).times_s
     seen = replayed(times_s, batching, service, np.zeros(1), draw).latencies_s
-    expected = [float((seen > at).mean()) for at in (0.08, 0.12, 0.2)]
-    assert expected == pytest.approx(found.late([0.08, 0.12, 0.2]).tolist(), rel=0.1)
+    limits_s = [0.085, 0.125, 0.2]  # between the latencies that many batches have exactly
+    expected = [float((seen > at).mean()) for at in limits_s]
+    # Random execution times are not weighted: the law's sample has 0.7 % within 0.2 points.
+    assert expected == pytest.approx(found.late(limits_s).tolist(), rel=0.1, abs=0.0025)
 
 
 @pytest.mark.parametrize("rate", [7.0, 13.3, 21.7, 28.9])
