@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 # What composition leaves open where every operator was measured, on one thread and on several: the
-# least and the largest error of the models that it was chosen by, on two processors (AMD EPYC and
-# Intel Xeon: benchmarks/results/operators_unseen.md, operators_unseen_amd.md and its second run).
+# least and the largest error of the models that it was chosen by, on two processors (Intel Xeon and
+# AMD EPYC: benchmarks/results/operators_unseen.md and operators_unseen_amd.md).
 MEASURED: Mapping[int, Bounds] = {1: (-0.188, 0.195), 2: (-0.346, 0.242)}
 FOREIGN = math.log(3)  # factor for another processor; less if some operators were measured here
 LEVELLED = math.log(1.6)
