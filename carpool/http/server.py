@@ -41,12 +41,12 @@ from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+from wsgiref.handlers import format_date_time
 
 from carpool import address as addresses
 from carpool import errors
 from carpool.http.connection import Connection
 from carpool.http.exchange import Exchange
-from carpool.http.http_date import http_date
 from carpool.http.known_heads import KnownHeads
 from carpool.http.limits import Limits, Refused
 from carpool.memory import Trimmer
@@ -272,7 +272,7 @@ class Server:
         return self._awaited is not None
 
     def _tick(self) -> None:
-        self.date = b"date: %b\r\n" % http_date(time.time())
+        self.date = f"date: {format_date_time(time.time())}\r\n".encode()
         now = self.now()
         late = now > self._swept + 2 * _SWEEP_S and not self._late
         self._swept, self._late = now, late

@@ -172,8 +172,11 @@ class ReplicaSet:
 
     def choose(self) -> Replica | None:
         """Return the ready replica with the least load; None if none is ready."""
-        ready = [replica for replica in self.replicas if replica.ready]
-        return min(ready, key=lambda replica: replica.load) if ready else None
+        chosen = None  # for every call; mostly there is one replica, whose load is not needed
+        for replica in self.replicas:
+            if replica.ready and (chosen is None or replica.load < chosen.load):
+                chosen = replica
+        return chosen
 
     async def _drain(self, replica: Replica) -> None:
         with suppress(TimeoutError):
