@@ -1,8 +1,9 @@
 """The provider's end of connections over which calls are sent in bundles (`call_frames`).
 
-The calls of one event-loop iteration are sent as one message, usually on a single connection to the
-peer; it is opened with the first call, and replaced when the peer asks for that or closes it. There
-is no task and no timer per call: its sender is notified of the outcome, or cancels it.
+The calls of one event-loop iteration are sent together, up to `BUNDLE_CALLS` in a message, usually
+on a single connection to the peer; it is opened with the first call, and replaced when the peer
+asks for that or closes it. There is no task and no timer per call: its sender is notified of the
+outcome, or cancels it.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Calls:
             self._connection.count_refused(count)
 
     def send(self, head: bytes, own_lines: bytes, body: bytes, receiver: Receiver) -> int:
-        """Send a call at the end of this event-loop iteration; return its id.
+        """Send a call at the end of this event-loop iteration at the latest; return its id.
 
         Args:
             head: First line and headers shared with other calls, in the form that
@@ -96,7 +97,10 @@ class Calls:
         if not self._due:
             self._due = True
             self._loop.call_soon(self._end_of_iteration)
-        elif self._unsent_bytes >= call_frames.BUNDLE_BYTES and self._connection:
+        elif self._connection and (
+            len(self._unsent) >= call_frames.BUNDLE_CALLS
+            or self._unsent_bytes >= call_frames.BUNDLE_BYTES
+        ):
             self._flush(self._connection)
         return self._last_id
 

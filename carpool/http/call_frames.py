@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from carpool.caching import SmallCache
+from carpool.http.exchange import KnownHead
 from carpool.wire import WireError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ __all__ = [
     "ANSWERS",
     "BROKEN_OFF",
     "BUNDLE_BYTES",
+    "BUNDLE_CALLS",
     "CALLS",
     "CALL_BYTES",
     "CANCELLED",
@@ -46,7 +47,6 @@ __all__ = [
     "PROTOCOL",
     "REFUSED",
     "SLACK_BYTES",
-    "CallHead",
     "FrameReader",
     "answer_lines",
     "call_head",
@@ -66,28 +66,22 @@ CALLS, CANCELLED, ANSWERS, ENDED = b"CPQ1", b"CPC1", b"CPA1", b"CPE1"
 FULL, REFUSED = b"CPF1", b"CPR1"
 BROKEN_OFF = 0  # the status of a call that is not answered
 CALL_BYTES = 64 * 1024  # the largest body that travels with others
-BUNDLE_BYTES = 256 * 1024  # from this size on, a bundle leaves before the end of the tick
+# From these sizes on, a bundle leaves before the end of the iteration: its receiver works on it
+# while the sender goes on reading, instead of afterwards.
+BUNDLE_CALLS, BUNDLE_BYTES = 64, 256 * 1024
 SLACK_BYTES = 1024 * 1024  # by how much a frame may exceed its largest body: others, and all heads
 _LENGTH_BYTES = 4
 _NUMBERED = struct.Struct("<4sI")
 _BEGINNING = struct.Struct("<4sIIIQ")  # of answers: as in `wire`, with the first id
 _FIELD = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~\x80-\xff]*\n"
 _FIELDS = re.compile(rb"(?:%b)*" % _FIELD).fullmatch
-# What the provider adds to a call, as it adds it: nearly all calls have these and no others.
+# What the provider adds to a call, in its order: nearly all calls have these and no others.
 _ADDED = re.compile(
-    rb"x-forwarded-for: ([!-~]*)\nx-call-id: ([!-~]*)\nx-start-time: ([!-~]*)\n\n"
+    rb"x-call-id: ([!-~]*)\nx-forwarded-for: ([ -~]*)\nx-start-time: ([!-~]*)\n\n"
 ).match
 _HEAD = re.compile(rb"[A-Z]+ [!-~\x80-\xff]+\n(?:%b)*" % _FIELD).fullmatch
 
 Pairs = tuple[tuple[bytes, bytes], ...]
-
-
-class CallHead(NamedTuple):
-    """The fields shared by calls with the same head."""
-
-    method: str
-    target: str
-    headers: Pairs
 
 
 class FrameReader:
@@ -166,29 +160,30 @@ def content(own_lines: bytes, body: Buffer) -> bytes:
     return b"".join((own_lines, b"\n", body))
 
 
-def split(view: memoryview) -> tuple[Pairs, bytes]:
-    """Return a call's own headers and the request's body.
+def split(view: memoryview) -> tuple[Pairs, bytes, bool]:
+    """Return a call's own headers, the request's body, and whether the headers are the usual ones.
+
+    These are the call's id, the client's address and the time of its arrival.
 
     Raises:
         WireError: there is no empty line, or a line that is no header.
     """
     data = bytes(view)
     if added := _ADDED(data):
-        peer, call_id, start = added.groups()
-        own = (b"x-forwarded-for", peer), (b"x-call-id", call_id), (b"x-start-time", start)
-        return own, data[added.end() :]
+        call_id, peer, start = added.groups()
+        own = (b"x-call-id", call_id), (b"x-forwarded-for", peer), (b"x-start-time", start)
+        return own, data[added.end() :], True
     if data[:1] == b"\n":
-        return (), data[1:]
+        return (), data[1:], True
     end = data.find(b"\n\n") + 1
     if not end:
         msg = "no empty line ends the headers of a call"
         raise WireError(msg)
-    return _pairs(data[:end]), data[end + 1 :]
+    return _pairs(data[:end]), data[end + 1 :], False
 
 
-@SmallCache
-def call_head(head: bytes) -> CallHead:
-    """Parse the head of a call; cached, as calls repeat their heads.
+def call_head(head: bytes) -> KnownHead:
+    """Parse the head of a call.
 
     Raises:
         WireError: it is not the head of a request.
@@ -198,7 +193,7 @@ def call_head(head: bytes) -> CallHead:
         raise WireError(msg)
     first, _, rest = head.partition(b"\n")
     method, _, target = first.decode("latin-1").partition(" ")
-    return CallHead(method, target, _pairs(rest))
+    return KnownHead(method, target, _pairs(rest))
 
 
 def answer_lines(head: bytes) -> Pairs:

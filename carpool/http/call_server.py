@@ -1,9 +1,9 @@
 """The sidecar's end of a connection over which a provider sends calls in bundles (`call_frames`).
 
 To the application each call is an ordinary exchange. The differences are handled here: responses
-of one event-loop iteration are sent together, and a caller that leaves is reported by a message
-rather than by a closed connection. Memory, clients that do not read and time limits are handled as
-for other connections.
+of one event-loop iteration are sent together, up to `BUNDLE_CALLS` in a message, and a caller that
+leaves is reported by a message rather than by a closed connection. Memory, clients that do not read
+and time limits are handled as for other connections.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from carpool import errors, wire
+from carpool.caching import SmallCache
 from carpool.errors import FunctionFault, Overloaded
 from carpool.http import call_frames
 from carpool.http.connection import Connection
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from carpool.errors import CarpoolError
-    from carpool.http.exchange import Body, Headers
+    from carpool.http.exchange import Body, Headers, KnownHead
     from carpool.http.owner import Owner
 
 __all__ = ["ServedCalls", "accept"]
@@ -78,12 +79,13 @@ class ServedCalls(Connection):
     # the provider does not read at all.
     patience_s = STALLED_S
 
-    __slots__ = ("_answers", "_answers_bytes", "_calls", "_ended", "_frames")
+    __slots__ = ("_answers", "_answers_bytes", "_calls", "_ended", "_frames", "_heads")
 
     def __init__(self, server: Owner[Connection], transport: asyncio.Transport) -> None:
         super().__init__(server)
         self.transport = transport
         self._frames = call_frames.FrameReader(call_frames.SLACK_BYTES)
+        self._heads = SmallCache(call_frames.call_head)
         self._calls: dict[int, _Call] = {}
         self._answers: list[tuple[int, int, bytes, bytes | memoryview]] = []
         self._answers_bytes = 0
@@ -128,7 +130,7 @@ class ServedCalls(Connection):
                 raise WireError(msg)
             self._calls[call_id] = call = _Call(self, call_id)
             try:
-                call.read(head, body)
+                call.read(self._heads(head), body)
             except WireError as error:  # its own fault, and not that of the others
                 call.reply(400, errors.body(error))
             else:
@@ -149,7 +151,7 @@ class ServedCalls(Connection):
             server.dispatch(call)
 
     def answer_call(self, call: _Call, status: int, head: bytes, body: bytes | memoryview) -> None:
-        """Send a response at the end of this event-loop iteration."""
+        """Send a response at the end of this event-loop iteration at the latest."""
         del self._calls[call.call_id]
         server = self.server
         server.held_bytes -= call.held_bytes
@@ -159,7 +161,10 @@ class ServedCalls(Connection):
             server.loop.call_soon(self._flush)
         self._answers.append((call.call_id, status, head, body))
         self._answers_bytes += len(head) + len(body)
-        if self._answers_bytes >= call_frames.BUNDLE_BYTES:
+        if (
+            len(self._answers) >= call_frames.BUNDLE_CALLS
+            or self._answers_bytes >= call_frames.BUNDLE_BYTES
+        ):
             self._flush()
 
     def refuse(self, call: _Call, error: CarpoolError) -> None:
@@ -248,15 +253,16 @@ class _Call(Exchange):
         """``ip:port`` of the provider; empty on a Unix socket."""
         return self.calls.peer
 
-    def read(self, head: bytes, content: memoryview) -> None:
+    def read(self, head: KnownHead, content: memoryview) -> None:
         """Set the request from ``head`` and ``content``.
 
         Raises:
-            WireError: they are not a request.
+            WireError: there is no request in ``content``.
         """
-        shared = call_frames.call_head(head)
-        own, self.body = call_frames.split(content)
-        self.method, self.target, self.headers = shared.method, shared.target, shared.headers + own
+        own, self.body, usual = call_frames.split(content)
+        self.method, self.target, self.headers = head.method, head.target, head.headers + own
+        if usual:
+            self.known_head, self.own_headers = head, own
 
     def _respond(
         self, status: int, body: Body, content_type: str, headers: Headers, length: int | None

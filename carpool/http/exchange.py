@@ -43,16 +43,17 @@ def _encoded(headers: tuple[tuple[str, str], ...]) -> bytes:
 
 @dataclass(slots=True)
 class KnownHead:
-    """Contents of a head that a server keeps, and the length of the body that follows it.
+    """Contents of a head that a server keeps.
 
     Attributes:
+        body_bytes: Length of the body that follows it, if that is known.
         derived: What the application has derived from the head, if it keeps it here.
     """
 
     method: str
     target: str
     headers: tuple[tuple[bytes, bytes], ...]
-    body_bytes: int
+    body_bytes: int = 0
     derived: Any = None
 
 
@@ -63,7 +64,8 @@ class Exchange:
         method, target: As sent; ``target`` is path and query.
         headers: Names in lower case, in order of arrival.
         body: The whole decoded body.
-        known_head: Its head, if the server has read the same before; else None.
+        known_head: Its head, if the server keeps those that repeat; else None.
+        own_headers: Of ``headers``, those that are not in ``known_head``: they do not repeat.
         received: Event-loop time at which the request was complete, in seconds.
         on_gone: Called once if the client leaves before the response is complete.
         gone: Whether the client has left; responses are then dropped.
@@ -90,6 +92,7 @@ class Exchange:
         "known_head",
         "method",
         "on_gone",
+        "own_headers",
         "received",
         "target",
         "timeout_s",
@@ -104,6 +107,7 @@ class Exchange:
         self.headers = headers
         self.body: bytes = b""
         self.known_head: KnownHead | None = None
+        self.own_headers: tuple[tuple[bytes, bytes], ...] = ()
         self.keep_alive = True
         self.chunked = True
         self.held_bytes = 0

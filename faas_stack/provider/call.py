@@ -7,6 +7,7 @@ the function's limit applies between chunks instead. Nothing here sends anything
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import time
@@ -31,7 +32,9 @@ __all__ = ["INTERNAL", "Call", "may_be_bundled"]
 INTERNAL = ("x-openfaas-internal", "proxy")  # an error of the platform, not of the function
 _CALLED = CALLED_HEADER.encode()
 _BUNDLED = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
-_random = random.Random()  # noqa: S311 - nothing secret
+# A call's id is a UUID of version 8 (RFC 9562): random for this process, then a number.
+_ID_PREFIX = b"%08x-%04x-8%03x-8%03x-" % tuple(map(random.getrandbits, (32, 16, 12, 12)))
+_numbers = itertools.count(random.getrandbits(47))
 
 
 class Call:
@@ -70,12 +73,13 @@ class Call:
     def __init__(self, exchange: Exchange, template: CallTemplate, own: Pairs) -> None:
         self.exchange = exchange
         self.template = template
-        given = [name for name, _ in own]
+        given = dict(own)
         self._timed = b"x-start-time" in given
         self._added = b"" if b"x-call-id" in given else b"x-call-id: %b\r\n" % _call_id()
-        self._own = lines(own) + self._added
+        # In the order of the alphabet, as the gateway sends them: a sidecar expects this order.
+        self._own = self._added + lines(own) if own else self._added
         if b"x-forwarded-for" not in given and (peer := exchange.peer):
-            self._own = b"x-forwarded-for: %b\r\n%b" % (peer.encode("latin-1"), self._own)
+            self._own += b"x-forwarded-for: %b\r\n" % peer.encode("latin-1")
         self._version = self._called = b""
         self.function: Function | None = None
         self.begun = self.spare = False
@@ -196,7 +200,5 @@ def may_be_bundled(exchange: Exchange, template: CallTemplate) -> bool:
 
 
 def _call_id() -> bytes:
-    """Return a random UUID without a system call; it identifies calls and is no secret."""
-    digits = _random.getrandbits(120).to_bytes(15, "big").hex()
-    parts = digits[:8], digits[8:12], "4" + digits[12:15], "8" + digits[15:18], digits[18:]
-    return "-".join(parts).encode()
+    """Return a UUID; it identifies a call and is no secret."""
+    return b"%b%012x" % (_ID_PREFIX, next(_numbers))

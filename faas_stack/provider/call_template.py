@@ -75,6 +75,15 @@ class CallTemplates:
 
     def split(self, exchange: Exchange) -> tuple[CallTemplate, Pairs]:
         """Return a request's template, and its own headers for the replica."""
+        known_head = exchange.known_head
+        if known_head is None:
+            return self._split(exchange)
+        if known_head.derived is None:
+            known_head.derived = self._split(exchange)
+        split: tuple[CallTemplate, Pairs] = known_head.derived
+        return split
+
+    def _split(self, exchange: Exchange) -> tuple[CallTemplate, Pairs]:
         own: Pairs = []
         shared: Pairs = []
         for pair in exchange.headers:

@@ -28,7 +28,7 @@ from sidecar.runtime.merging import ENTRIES_MAX, Message, protocol_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-    from carpool.http.server import Exchange
+    from carpool.http.exchange import Exchange, KnownHead
     from carpool.settings import FunctionSettings
     from sidecar.runtime.merging.protocol import Mergeable
     from sidecar.runtime.tracing import OpenSpan, Tracing
@@ -150,10 +150,12 @@ class Ingress:
         known_head = exchange.known_head
         derived = known_head.derived if known_head is not None else None
         if derived is None:
-            derived = self._derive(exchange)
+            derived = self._derive(known_head or exchange)
             if known_head is not None:
                 known_head.derived = derived
         template, once = derived
+        if exchange.own_headers:
+            once = [*once, *exchange.own_headers]
         demand, timeout_s = template.demand, min(template.timeout_s, exchange.timeout_s)
         if template.names[0]:
             length = template.json_length
@@ -196,7 +198,7 @@ class Ingress:
         request.demand = demand
         return request
 
-    def _derive(self, exchange: Exchange) -> tuple[RequestTemplate, _Pairs]:
+    def _derive(self, exchange: Exchange | KnownHead) -> tuple[RequestTemplate, _Pairs]:
         """Return what depends on the head alone: its template, and the request's own headers."""
         repeated: _Pairs = []
         once: _Pairs = []
@@ -308,10 +310,10 @@ def _own(headers: _Pairs) -> tuple[bytes, str, bytes]:
     for name, value in headers:
         if name == b"x-start-time":
             stamp = value
-            continue
-        lines += b"%b: %b\n" % (name, value)
-        if name == b"x-call-id":
-            call_id = value.decode("latin-1")
+        elif name in _PASSED_ONCE:
+            lines += b"%b: %b\n" % (name, value)
+            if name == b"x-call-id":
+                call_id = value.decode("latin-1")
     return lines, call_id, stamp
 
 

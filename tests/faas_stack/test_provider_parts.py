@@ -12,7 +12,9 @@ import pytest
 import uvloop
 
 from carpool.errors import BadRequest, ConfigError
+from carpool.http.call_frames import content, split
 from carpool.http.exchange import Exchange
+from faas_stack.provider.call import Call
 from faas_stack.provider.call_template import CallTemplates
 from faas_stack.provider.deployment import Deployment, split_name
 from faas_stack.provider.local.replica_set import rollout_step
@@ -289,6 +291,24 @@ def test_large_headers_are_not_cached() -> None:
     for headers in ((b"x-" + b"a" * 5000, b""), (b"x-a", b"a" * 5000), (b"x-a", b"b")):
         templates.split(Exchange("GET", "/function/fn", (headers,)))
     assert [((b"x-a", b"b"),)] == [headers for *_, headers in templates._known]
+
+
+@pytest.mark.parametrize(
+    "sent", [{}, {"x-call-id": "1", "x-forwarded-for": "10.0.0.1", "x-start-time": "7"}]
+)
+def test_own_headers_of_call_are_in_the_usual_order(sent: dict[str, str]) -> None:
+    """What provider or gateway adds to a call is in the order in which sidecars read it fast."""
+
+    class Remote(Exchange):
+        peer = "10.0.0.1:4000"
+
+    exchange = Remote("POST", "/function/fn", ())
+    exchange.headers = tuple([(name.encode(), value.encode()) for name, value in sent.items()])
+    call = Call(exchange, *CallTemplates().split(exchange))
+    call.sent_to(Mock(), 60.0, 0.0)
+    own, body, usual = split(memoryview(content(call.own_lines, b"body")))
+    assert (b"body", True) == (body, usual)
+    assert [b"x-call-id", b"x-forwarded-for", b"x-start-time"] == [name for name, _ in own]
 
 
 def test_replica_that_stops_reading_gets_no_bundled_calls() -> None:

@@ -155,6 +155,55 @@ async def test_call_carries_method_target_headers_and_body() -> None:
 
 
 @on_loop
+async def test_usual_headers_of_calls_are_told_from_those_that_repeat() -> None:
+    """Calls with one head share it if each has only the headers that any provider adds."""
+    seen: list[Exchange] = []
+
+    def keep(exchange: Exchange) -> None:
+        seen.append(exchange)
+        exchange.reply(204)
+
+    usual = b"x-call-id: %d\nx-forwarded-for: 10.0.0.1, 10.0.0.2\nx-start-time: 3\n"
+    others = (b"", usual % 2 + b"x-timeout: 1s\n", b"x-call-id: 1\n")
+    async with calling(keep) as (_, calls):
+        for own in (usual % 1, usual % 2, *others):
+            await send(calls, b"\n\n", own).outcome
+    head = seen[0].known_head
+    assert head is not None
+    assert [head, head, head, None, None] == [each.known_head for each in seen]
+    assert [3, 3, 0, 0, 0] == [len(each.own_headers) for each in seen]
+    assert (*head.headers, *seen[1].own_headers) == seen[1].headers
+    assert [4, 4, 1, 5, 2] == [len(each.headers) for each in seen]
+    assert {b"\n\n"} == {each.body for each in seen}
+
+
+@on_loop
+async def test_full_bundle_is_sent_at_once() -> None:
+    """A full bundle does not wait until the end of the iteration, nor do responses as many."""
+    waiting: list[Exchange] = []
+    unsent: list[int] = []
+
+    def together(exchange: Exchange) -> None:
+        waiting.append(exchange)
+        if len(waiting) == 100:
+            for held in waiting:
+                held.reply(200)
+            unsent.extend(len(each._answers) for each in connections())
+
+    async with calling(together) as (server, calls):
+
+        def connections() -> list[call_server.ServedCalls]:
+            return [c for c in server.connections if isinstance(c, call_server.ServedCalls)]
+
+        callers = [send(calls) for _ in range(3)]
+        await wait_until_async(lambda: len(waiting) == len(callers))
+        callers += [send(calls) for _ in range(97)]
+        assert 97 - call_frames.BUNDLE_CALLS == len(calls._unsent)
+        assert {200} == {(await caller.outcome)[0] for caller in callers}
+    assert [100 - call_frames.BUNDLE_CALLS] == unsent
+
+
+@on_loop
 async def test_many_calls_at_once() -> None:
     """Calls and responses that exceed one message are each matched to their own."""
     async with calling(answer_bytes=100_000) as (_, calls):

@@ -185,3 +185,21 @@ def test_repeated_head_is_read_as_the_first_time(timeout: str) -> None:
             told.append((0.0, str(error).encode(), ""))
     assert told[:2] * 3 == told
     assert told[0] != told[1]
+
+
+def test_own_headers_of_calls_are_read_beside_a_repeated_head() -> None:
+    """A call's own headers have the same effect as if its head did not repeat."""
+    ingress = Ingress(FunctionSettings.from_env({"carpool_slo": "200ms"}), lambda: 10.05)
+    shared = ((b"x-timeout", b"90ms"), (b"host", b"x"))
+    head = KnownHead("POST", TARGET, shared)
+    for number in range(3):
+        stamp = b"%d" % (10_000_000_000 + 10_000_000 * number)
+        own = (b"x-call-id", b"%d" % number), (b"x-forwarded-for", b"y"), (b"x-start-time", stamp)
+        whole = Exchange("POST", TARGET, shared + own)
+        divided = Exchange("POST", TARGET, shared + own)
+        divided.known_head, divided.own_headers = head, own
+        requests = [ingress.read(whole), ingress.read(divided)]
+        assert 1 == len({(r.due, r.deadline, r.size_bytes, r.payload.head) for r in requests})
+        assert [str(number)] * 2 == [r.payload.call_id for r in requests]
+        assert requests[0].payload.head.endswith(b"\nx-call-id: %d\n" % number)
+        assert pytest.approx(0.05 - 0.01 * number) == requests[1].payload.spent_s
