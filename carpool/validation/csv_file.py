@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from carpool.validation.problems import Problems
 
-__all__ = ["Column", "Line", "read"]
+__all__ = ["Column", "Line", "parse", "read", "read_csv_text"]
 
 
 class Column(NamedTuple):
@@ -33,10 +33,19 @@ class Line(NamedTuple):
 
 def read(path: Path, columns: Mapping[str, Column], problems: Problems) -> list[Line]:
     """Return the lines below the header; add errors to ``problems``, with their lines."""
-    text = read_text(path, problems)
-    if text is None:
-        return []
-    reader = csv.reader(text.removeprefix("\ufeff").splitlines(), strict=True)  # spreadsheets' mark
+    text = read_csv_text(path, problems)
+    return [] if text is None else parse(path, text, columns, problems)
+
+
+def read_csv_text(path: Path, problems: Problems) -> str | None:
+    """Return the text of a file, which gzip may have compressed; None adds a problem."""
+    text = read_text(path, problems, may_be_gzip=True)
+    return text.removeprefix("\ufeff") if text else text  # the mark of spreadsheets
+
+
+def parse(path: Path, text: str, columns: Mapping[str, Column], problems: Problems) -> list[Line]:
+    """Return the lines below the header of a file's text, as `read` does."""
+    reader = csv.reader(text.splitlines(), strict=True)
     try:
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except csv.Error as error:

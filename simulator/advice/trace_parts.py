@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -56,9 +57,9 @@ def parts(trace: Trace, count: int, seed: int) -> Sequence[Part]:
     found = []
     for place, number in enumerate(sorted(range(count), key=_reversed)):
         start_s = min(max(starts[number], 0.0), last_s)
-        busy = _busy(trace, number * each_s, (number + 1) * each_s)
-        moved = bool(busy) and not _busy(trace, start_s, start_s + length_s)
-        if moved:
+        idle = not _busy(trace, start_s, start_s + length_s)
+        busy = _busy(trace, number * each_s, (number + 1) * each_s) if idle else []
+        if moved := bool(busy):
             at_s = draw.uniform(*draw.choice(busy))
             start_s = min(max(at_s - draw.random() * length_s, 0.0), last_s)
         found.append(Part(start_s, length_s, seed + place, moved))
@@ -79,9 +80,14 @@ def _busy(trace: Trace, first: float, last: float) -> list[tuple[float, float]]:
 
 def _rows(trace: Trace, first: float, last: float) -> Iterator[tuple[float, float, float]]:
     """Yield start, end and rate of the rows between two times."""
-    ends = [*trace.starts_s[1:], trace.end_s]
-    for start, end, rate in zip(trace.starts_s, ends, trace.rates_rps, strict=True):
-        if start < last and end > first:
+    starts = trace.starts_s
+    place = max(0, bisect_right(starts, first) - 1)
+    until = bisect_left(starts, last)
+    ends = [*starts[place + 1 : until + 1], trace.end_s]
+    for start, end, rate in zip(
+        starts[place:until], ends, trace.rates_rps[place:until], strict=False
+    ):
+        if end > first:
             yield max(start, first), min(end, last), rate
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import math
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -158,6 +160,59 @@ def test_a_trace_may_have_unix_times(tmp_path: Path) -> None:
     """Starts may be Unix times, as exports of monitoring systems have them."""
     trace = read_trace(write(tmp_path, f"{HEADER}\n1795870851,60\n1795870911,120\n"))
     assert Trace((0.0, 60.0), (1.0, 2.0), 120.0) == trace
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"\ufeff{HEADER}\r\n0,6\r\n60,12\r\n",
+        f'{HEADER}\n"0","6"\n\n60 , 12',
+        " start_s , requests_per_minute \n0,6.0\n6e1,+12\n",
+    ],
+)
+def test_traces_of_spreadsheets_are_read(tmp_path: Path, text: str) -> None:
+    """Byte order marks, quotes, spaces, empty lines and other line ends make no difference."""
+    path = tmp_path / "trace.csv"
+    path.write_bytes(text.encode())
+    assert Trace((0.0, 60.0), (0.1, 0.2), 120.0) == read_trace(path)
+
+
+def test_a_trace_may_be_compressed(tmp_path: Path) -> None:
+    """A trace that gzip has compressed is read like any other, also in several members."""
+    path = tmp_path / "trace.csv.gz"
+    path.write_bytes(gzip.compress(f"{HEADER}\n0,6\n".encode()) + gzip.compress(b"60,12\n"))
+    assert Trace((0.0, 60.0), (0.1, 0.2), 120.0) == read_trace(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (gzip.compress(HEADER.encode())[:-9], "expected an intact gzip file"),
+        (gzip.compress(HEADER.encode())[:-8] + bytes(8), "CRC .*: expected an intact gzip file"),
+        (b"PK\x03\x04\x14\0\x08\x08\xff", "UTF-8; export the spreadsheet as CSV"),
+    ],
+    ids=["shortened", "damaged", "spreadsheet"],
+)
+def test_a_trace_that_is_no_text_is_refused(tmp_path: Path, content: bytes, expected: str) -> None:
+    """The error for a damaged file or a spreadsheet says what to do."""
+    path = tmp_path / "trace.xlsx"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=expected):
+        read_trace(path)
+
+
+def test_a_long_trace_takes_little_memory(tmp_path: Path) -> None:
+    """Reading takes some bytes for each number, not several objects for each row."""
+    rows = 100_000
+    path = write(tmp_path, "\n".join([HEADER, *(f"{at},60" for at in range(rows))]))
+    tracemalloc.start()
+    try:
+        trace = read_trace(path)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert rows == len(trace.starts_s)
+    assert most < 250 * rows
 
 
 @pytest.mark.parametrize(
