@@ -269,6 +269,7 @@ def _start_upstreams(
 
     local.restart_with(handler.kill_hung, options.silence_max_s, lambda: handler.pid != 0)
     batch_loop.readiness.failing = lambda: handler.failing
+    batch_loop.readiness.crashes = lambda: handler.crashes
     handler.observe(ended, local.probe_soon)
 
 

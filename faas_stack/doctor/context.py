@@ -42,6 +42,7 @@ class Surroundings:
         deployed: Names of functions that are already deployed; None if unknown.
         exceeding_s: Execution time of a single request, by function, where a running sidecar found
             that it exceeds the longest objective.
+        crashes: How often the handler of a running function has ended by itself, by function.
         complaints: Problems that the running scaler of the stack reports, by function.
         silent: Why the scaler at an address of the stack file is not reached.
         troubles: Option, address and reason of each query that failed.
@@ -59,6 +60,7 @@ class Surroundings:
     scaler: str = ""
     deployed: frozenset[str] | None = None
     exceeding_s: Mapping[str, float] = field(default_factory=dict)
+    crashes: Mapping[str, float] = field(default_factory=dict)
     complaints: tuple[tuple[str, str], ...] = ()
     silent: tuple[tuple[str, str], ...] = ()
     troubles: tuple[tuple[str, str, str], ...] = ()

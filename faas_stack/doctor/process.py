@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "cold_first_batch",
     "grpc_port_shared",
+    "handler_crashed",
     "model_missing",
     "nearly_ours",
     "overruled",
@@ -183,6 +184,15 @@ def model_missing(case: Case) -> Iterator[Problem]:
             fix = "copy your model there; to try the template, copy its example.onnx to model.onnx"
             where = f"functions.{function.name}: {folder / 'model.onnx'}"
             yield Problem(where, "no file", expected, fix)
+
+
+def handler_crashed(case: Case) -> Iterator[Problem]:
+    """No function behind `--gateway` has a handler that ended by itself."""
+    for name, count in case.around.crashes.items():
+        if count:
+            fix = f"its output is in carpool logs {name}"
+            where, value = f"functions.{name}: crashes of its handler", f"{count:g}"
+            yield Problem(where, value, "0, as each interrupts requests", fix)
 
 
 def grpc_port_shared(case: Case) -> Iterator[Problem]:

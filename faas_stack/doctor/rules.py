@@ -55,6 +55,7 @@ CASE: Mapping[str, Callable[[Case], Iterator[Problem]]] = {
     "scaler": scaling.scaler_silent,
     "running": scaling.scaler_complains,
     "too-slow": times.too_slow,
+    "crashes": process.handler_crashed,
     "reachable": scaling.surroundings_silent,
     "alertmanager": scaling.another_scaler,
     "replicas": scaling.replicas_over,

@@ -29,6 +29,7 @@ __all__ = ["DoctorOptions", "explore"]
 
 _TIMEOUT_S = 3.0
 _GATEWAY_S = 60.0  # default of its upstream_timeout
+_CRASHES = re.compile(r'^batch_restarts_total{reason="died"} (\d\S*)$', re.MULTILINE)
 _EXCEEDING = re.compile(r"^batch_exceeding_objective_seconds (\d\S*)$", re.MULTILINE)
 _COMMUNITY_PROVIDERS = frozenset(("faasd", "faas-netes"))
 
@@ -127,29 +128,33 @@ def _from_gateway(
     names = frozenset(each.get("name", "") for each in functions)
     deployed = names if isinstance(listed, list) else None
     running = {each.get("name", "") for each in functions if each.get("availableReplicas")}
-    objectives = {each.function.name for each in contexts if each.objectives}
-    exceeding_s = {
-        name: seconds
-        for name in sorted(running & objectives)
-        if (seconds := _exceeding_s(options, name))
-    }
+    ours = {each.function.name for each in contexts}
+    metrics = {name: _metrics(options, name) for name in sorted(running & ours)}
+    exceeding_s = {name: _last(_EXCEEDING, text) for name, text in metrics.items()}
+    crashes = {name: _last(_CRASHES, text) for name, text in metrics.items()}
     is_community = behind or facts.get("provider") in _COMMUNITY_PROVIDERS
     community = f"{options.gateway} is its gateway" if is_community else around.community
     scaler = str(facts.get("scaler", "")) or around.scaler
     around = replace(around, **_of_machine(facts.get("machine")))
-    around = replace(around, exceeding_s=exceeding_s, deployed=deployed, community=community)
+    around = replace(around, exceeding_s=exceeding_s, crashes=crashes)
+    around = replace(around, deployed=deployed, community=community)
     return replace(around, provider=provider, scaler=scaler)
 
 
-def _exceeding_s(options: DoctorOptions, function: str) -> float:
-    """Return a gauge of the function's sidecar. 0 if it cannot be read: other images lack it."""
+def _metrics(options: DoctorOptions, function: str) -> str:
+    """Return the metrics of a function's sidecar; empty if they cannot be read."""
     url = f"{options.gateway.rstrip('/')}/function/{function}/metrics"
     try:
         with direct_session() as session:
             answer = session.get(url, auth=options.auth, timeout=_TIMEOUT_S)
     except requests.RequestException:
-        return 0.0
-    found = _EXCEEDING.search(answer.text) if answer.status_code == requests.codes.ok else None
+        return ""
+    return answer.text if answer.status_code == requests.codes.ok else ""
+
+
+def _last(line: re.Pattern[str], metrics: str) -> float:
+    """Return the number in a line of metrics; 0 without that line, as other images lack it."""
+    found = line.search(metrics)
     return float(found[1]) if found else 0.0
 
 

@@ -63,9 +63,10 @@ class HandlerProcess:
         self._on_ready: Callable[[], None] = lambda: None
         self._notices: ReadyNotices | None = None
         self._hung = ""
-        self._deaths = 0
+        self._deaths = self._crashes = 0
         self._tail = b""
         self._short_of_memory = False
+        self.crashes = ""
         self._place = own_place()
         self._killed_before = 0
         self._process = ChildProcess(self._end_rest)
@@ -179,6 +180,8 @@ class HandlerProcess:
         if self._hung:
             outcome = f"was killed: {self._hung}"
         self._deaths += 1
+        self._crashes += 1
+        self.crashes = f"{self._crashes} {outcome}"
         self._on_exit("hung" if self._hung else "died")
         self._hung = ""
         log.warning("the function's process %s; starting again in %.1f s", outcome, pause_s)

@@ -36,6 +36,7 @@ class Readiness:
     Attributes:
         draining: whether the sidecar is about to stop.
         failing: returns why the function cannot be started; empty while it can.
+        crashes: returns how often the handler ended by itself, and how the last time; else empty.
         front_not_ready: returns why a front is not ready yet; None if this is not a front.
     """
 
@@ -44,6 +45,7 @@ class Readiness:
         self._metrics = metrics
         self.draining = False
         self.failing: Callable[[], str] = str
+        self.crashes: Callable[[], str] = str
         self.front_not_ready: Callable[[], str] | None = None
 
     def answer(self, exchange: Exchange) -> None:
@@ -63,6 +65,9 @@ class Readiness:
             headers = [(wire.REPEATABLE_HEADER, "true"), (wire.CALLS_HEADER, "true")]
             if self.failing():
                 headers.append(("x-carpool-failing", "true"))
+            if crashes := self.crashes():
+                plain = crashes.encode("ascii", "replace").decode()
+                headers.append((wire.CRASHES_HEADER, plain))
             concurrency = sum(
                 i.upstream.concurrency for i in self._upstreams if i.upstream.concurrency > 1
             )

@@ -288,6 +288,20 @@ def test_running_function_slower_than_its_objective_is_a_finding(
     assert ([(f"functions.fn.{setting}", objective, expected)] if setting else []) == shown
 
 
+def test_crashed_handler_is_a_finding(doctor: Doctor) -> None:
+    """How often a running function's handler ended by itself is a finding, with where to look."""
+    metrics = b'batch_restarts_total{reason="died"} 2.0\nbatch_restarts_total{reason="hung"} 1.0\n'
+    documents: dict[str, Any] = {
+        "/system/info": {"provider": "carpool"},
+        "/system/functions": [{"name": "fn", "availableReplicas": 1}],
+        "/function/fn/metrics": metrics,
+    }
+    with answering(documents) as provider:
+        (found,) = doctor.says_of({"fn": {}}, "--gateway", provider)
+    assert ("functions.fn: crashes of its handler", "2") == (found["where"], found["value"])
+    assert "its output is in carpool logs fn" == found["fix"]
+
+
 def test_compose_file_of_repository_has_no_findings(doctor: Doctor) -> None:
     """Carpool's own compose file has no findings for a scaled function."""
     scaled = {

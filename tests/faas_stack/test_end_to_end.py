@@ -15,9 +15,12 @@ from tests.faas_stack.test_up import carpool, descendants
 from tests.waiting import HANG_S, wait_until
 
 HANDLER = """\
+import os
 import time
 
 def handle_batch(items):
+    if items[0].bytes() == b"crash":
+        os._exit(3)
     time.sleep(0.005)
     return [{"echo": item.bytes().decode(), "batch": len(items)} for item in items]
 """
@@ -87,3 +90,18 @@ def test_handler_killed_under_load(folder: Path) -> None:
         assert max(sizes) > 1
         up.process.send_signal(signal.SIGTERM)
         assert 0 == up.ended()[0]
+
+
+def test_crash_of_handler_is_said(folder: Path) -> None:
+    """The end of a handler that was ready is a line of the command itself, not only of its logs."""
+    with carpool(folder, "up", "--port", "0", "--json", "--no-watchdog") as up:
+        url = up.result()["functions"][0]["url"]
+        assert 200 == requests.post(url, data="first", timeout=HANG_S).status_code
+        assert 502 == requests.post(url, data="crash", timeout=HANG_S).status_code
+        wait_until(lambda: "its handler" in "".join(up.said), what="the report")
+        assert 200 == requests.post(url, data="last", timeout=HANG_S).status_code
+        up.process.send_signal(signal.SIGTERM)
+        code, said = up.ended()
+    first, *_ = (line for line in said.splitlines() if "its handler" in line)
+    assert "echo-1: its handler ended with status 3, and is started again (crash 1)" == first
+    assert 0 == code

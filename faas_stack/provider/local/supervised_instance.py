@@ -3,12 +3,14 @@
 Theory of operation: a `Supervisor` starts the instance again whenever it ends. While it runs, a
 task probes its readiness, often until it is ready and once a second from then on. An instance that
 does not respond is not ready; one that has responded before and is silent for too long is killed.
+What ends after it was ready, the instance or its handler, is in this process's own log as well.
 The process or container is behind `Runner`; nothing here depends on functions.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 from carpool import wire
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Runner", "StartFailed", "SupervisedInstance"]
 
+log = logging.getLogger(__name__)
+
 _UNREADY_PROBE_S = 0.05
 _READY_PROBE_S = 1.0
 _PROBE_TIMEOUT_S = 2.0
@@ -33,6 +37,7 @@ _SILENT_PROBES = 2  # in a row without an answer; a single one may be due to a b
 _REASON_BYTES = 500
 _REPEATABLE = wire.REPEATABLE_HEADER.encode()
 _CALLS = wire.CALLS_HEADER.encode()
+_CRASHES = wire.CRASHES_HEADER.encode()
 
 
 class StartFailed(CarpoolError):
@@ -97,6 +102,7 @@ class SupervisedInstance:
         self._changed = changed
         self._was_ready = False
         self._reports_failing = False
+        self._crashes = b""  # of the handler, as reported
         self._silence = Silence()
         self._unanswered = 0  # probes in a row that were accepted but not answered
         self._failed_starts = 0
@@ -148,6 +154,7 @@ class SupervisedInstance:
     async def _run(self) -> str:
         """Run the instance once, from start to end, and return the outcome."""
         self._was_ready = False
+        self._crashes = b""
         self._silence = Silence()
         self._unanswered = 0
         try:
@@ -168,6 +175,8 @@ class SupervisedInstance:
         return f"ended with {how}"
 
     def _on_end(self, outcome: str, pause_s: float) -> None:
+        if self._was_ready:
+            log.warning("%s %s; starting again in %g s", self.name, outcome, pause_s)
         self._say(outcome)
         self._say(f"starting again in {pause_s:g} s")
         self._changed()
@@ -207,6 +216,7 @@ class SupervisedInstance:
         self._unanswered = 0
         self.repeatable = answer.header(_REPEATABLE) is not None
         self.takes_calls = answer.header(_CALLS) is not None
+        self._note_crashes(answer.header(_CRASHES) or b"")
         ready = answer.status == 200  # noqa: PLR2004
         self.reason = "" if ready else answer.body[:_REASON_BYTES].decode("utf-8", "replace")
         failing = not ready and answer.header(b"x-carpool-failing") is not None
@@ -214,6 +224,15 @@ class SupervisedInstance:
             self._reports_failing = failing
             self._changed()
         return ready
+
+    def _note_crashes(self, reported: bytes) -> None:
+        """Log that the handler has ended since the last probe, unless it never was ready."""
+        if reported != self._crashes and self._was_ready:
+            count, _, how = reported.decode("latin-1").partition(" ")
+            log.warning(
+                "%s: its handler %s, and is started again (crash %s)", self.name, how, count
+            )
+        self._crashes = reported
 
     def _set_ready(self, *, ready: bool) -> None:
         if ready != self.ready:
