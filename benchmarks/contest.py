@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Closer", "Contest", "Found", "Repeat"]
 
-_TUNING_RESOLUTION = 0.2
+# A coarse search, for the waiting time and for where the search proper begins.
+_COARSE_RESOLUTION, _COARSE_SPAN = 0.2, 0.5
 _REQUESTS = 40  # at low rates a probe lasts long enough for about so many
 _LONGEST_S = 8.0
 _CLOSER_SPAN = 2.0  # a closer look lasts so many times longer than a probe
@@ -36,7 +37,7 @@ _OVERLOAD = 2.0
 _CONNECTIONS = range(1024, 4000)
 _OPENING_S = 2.0
 
-# Factors between probes until the rate is bracketed: with no idea where it is, and with one.
+# Factors between probes until the rate is bracketed: of a coarse search, and of the search proper.
 _WIDE, _NARROW = 1.6, 1.15
 _LOWEST_RPS = 0.5
 _HIGHEST_RPS = 200_000.0
@@ -149,7 +150,7 @@ class Contest:
         """Make a coarse search with ``wait_ms``."""
         self.wait_ms = wait_ms
         with self._running() as running:
-            return self._search(running, _WIDE, _TUNING_RESOLUTION)
+            return self._coarse(running)
 
     def measure(self, *, closer: bool) -> Repeat:
         """Search for the highest rate and, if ``closer``, look closer.
@@ -158,7 +159,7 @@ class Contest:
             DidNotStart: the server did not start, or sustained no rate.
         """
         with self._running() as running:
-            capacity = self._search(running, _NARROW if self.near_rps else _WIDE, self.resolution)
+            capacity = self._find(running)
             if not capacity.max_rps:
                 msg = f"it sustains no rate within {self.case.slo_s:g} s"
                 raise DidNotStart(msg)
@@ -192,12 +193,28 @@ class Contest:
         load.warmup_s, load.patience_s = _OPENING_S, self.case.slo_s / 10
         return send(running.requests, running.port, load)
 
-    def _search(self, running: Running, step: float, resolution: float) -> Found:
+    def _find(self, running: Running) -> Found:
+        """Search for the highest rate, coarsely first if it is not known approximately."""
+        before: list[Probe] = []
+        if not self.near_rps:
+            coarse = self._coarse(running)
+            if not coarse.max_rps:
+                return coarse
+            self.near_rps, before = coarse.max_rps, coarse.probes
+        found = self._search(running, _NARROW, self.resolution)
+        return replace(found, probes=before + found.probes)
+
+    def _coarse(self, running: Running) -> Found:
+        return self._search(running, _WIDE, _COARSE_RESOLUTION, _COARSE_SPAN)
+
+    def _search(
+        self, running: Running, step: float, resolution: float, times: float = 1.0
+    ) -> Found:
         probes: list[Probe] = []
         batches: list[float | None] = []
 
         def sustained(rate_rps: float) -> bool:
-            for probe, mean_batch in self._attempts(running, rate_rps):
+            for probe, mean_batch in self._attempts(running, rate_rps, times):
                 probes.append(probe)
                 if probe.sustained(self.case.slo_s):
                     batches.append(mean_batch)
@@ -209,11 +226,13 @@ class Contest:
         rate_rps = _highest_rate(sustained, start_rps, step=step, resolution=resolution)
         return Found(round(rate_rps, 2), batches[-1] if batches else None, probes)
 
-    def _attempts(self, running: Running, rate_rps: float) -> Iterator[tuple[Probe, float | None]]:
+    def _attempts(
+        self, running: Running, rate_rps: float, times: float
+    ) -> Iterator[tuple[Probe, float | None]]:
         """Yield one probe, and a second if the first was a near miss, as the machine may hiccup."""
         for _ in range(2):
             batches = running.batches()
-            probe = send(running.requests, running.port, self._load(rate_rps))
+            probe = send(running.requests, running.port, self._load(rate_rps, times))
             yield probe, running.mean_batch(batches)
             if probe.achieved < _NEARLY:
                 return
