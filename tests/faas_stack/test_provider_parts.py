@@ -311,6 +311,17 @@ def test_own_headers_of_call_are_in_the_usual_order(sent: dict[str, str]) -> Non
     assert [b"x-call-id", b"x-forwarded-for", b"x-start-time"] == [name for name, _ in own]
 
 
+def test_calls_of_one_iteration_have_one_start() -> None:
+    """A call that is read late in an iteration of the event loop has waited since its beginning."""
+    template, own = CallTemplates().split(Exchange("POST", "/function/fn", ()))
+    calls = [Call(Mock(peer="", received=0.0), template, own) for _ in range(3)]
+    for call, now in zip(calls, (1.0, 1.0, 2.0), strict=True):
+        call.sent_to(Mock(), 60.0, now)
+    starts = [dict(split(memoryview(content(call.own_lines, b"")))[0]) for call in calls]
+    first, second, later = [int(pairs[b"x-start-time"]) for pairs in starts]
+    assert first == second != later
+
+
 def test_replica_that_stops_reading_gets_no_bundled_calls() -> None:
     """A replica that stops reading gets no more bundled calls until it has a new connection.
 
