@@ -38,6 +38,7 @@ class Calls:
 
     Attributes:
         refused: Whether the peer does not support such connections.
+        now: Returns the event-loop time, which is the same throughout an iteration.
     """
 
     def __init__(self, address: str, answer_bytes: int, connect_s: float | None) -> None:
@@ -46,6 +47,7 @@ class Calls:
         self._answer_bytes = answer_bytes
         self._connect_s = connect_s
         self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time
         self._last_id = 0
         self._unsent: dict[int, Unsent] = {}
         self._unsent_bytes = 0

@@ -6,7 +6,6 @@ single call, the call is sent alone.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
@@ -61,8 +60,7 @@ class BundledCall:
         """Send it together with others of this iteration of the event loop."""
         call, exchange = self._call, self._call.exchange
         self._replica.acquire()
-        now = asyncio.get_running_loop().time()
-        call.sent_to(self._replica, self._function.call_limit_s, now)
+        call.sent_to(self._replica, self._function.call_limit_s, calls.now())
         self._calls = calls
         self._id = calls.send(call.template.head, call.own_lines, exchange.body, self)
         exchange.on_gone = self._client_left

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import durations
 from carpool.wire import CALLED_HEADER
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE, split_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +48,7 @@ class CallTemplate(NamedTuple):
     """The part shared by calls with the same target and the same repeated headers.
 
     Attributes:
-        name: Name of the function in the path.
+        function: Name and namespace of the function in the path.
         target: Target for the replica.
         lines: Headers for the replica, as sent.
         head: The same with method and target, in the form of `carpool.http.call_frames`.
@@ -57,7 +58,7 @@ class CallTemplate(NamedTuple):
         dropped: Headers that the caller declares to be for this hop only.
     """
 
-    name: str
+    function: tuple[str, str]
     target: str
     lines: bytes
     head: bytes
@@ -68,9 +69,14 @@ class CallTemplate(NamedTuple):
 
 
 class CallTemplates:
-    """Cache of templates of recent calls."""
+    """Cache of templates of recent calls.
 
-    def __init__(self) -> None:
+    Args:
+        default_namespace: Namespace of functions that are called without one.
+    """
+
+    def __init__(self, default_namespace: str = DEFAULT_NAMESPACE) -> None:
+        self._default_namespace = default_namespace
         self._known: dict[tuple[str, str, _Shared], CallTemplate] = {}
 
     def split(self, exchange: Exchange) -> tuple[CallTemplate, Pairs]:
@@ -100,7 +106,7 @@ class CallTemplates:
 
     def _new(self, method: str, target: str, headers: _Shared) -> CallTemplate:
         """Create a template and cache it unless it is large."""
-        template = _template(method, target, headers)
+        template = _template(method, target, headers, self._default_namespace)
         sizes = [len(name) + len(value) for name, value in headers]
         if len(target) + sum(sizes) <= _REMEMBERED_BYTES:
             if len(self._known) >= _REMEMBERED:
@@ -120,7 +126,7 @@ def named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[byt
     return frozenset(word.strip().lower() for value in values for word in value.split(b","))
 
 
-def _template(method: str, target: str, headers: _Shared) -> CallTemplate:
+def _template(method: str, target: str, headers: _Shared, default_namespace: str) -> CallTemplate:
     path, question, query = target[len(PREFIX) :].partition("?")
     name, _, rest = path.partition("/")
     dropped, last = named_by_connection(headers), dict(headers)
@@ -129,7 +135,7 @@ def _template(method: str, target: str, headers: _Shared) -> CallTemplate:
         kept.append((b"x-forwarded-host", last[b"host"]))
     accept, own_target = last.get(b"accept", b""), f"/{rest}{question}{query}"
     return CallTemplate(
-        name=name,
+        function=split_name(name, "", default_namespace),
         target=own_target,
         lines=lines(kept),
         head=f"{method} {own_target}\n".encode("latin-1") + lines(kept).replace(b"\r\n", b"\n"),

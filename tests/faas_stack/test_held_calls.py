@@ -230,6 +230,9 @@ class FullReplica:
     def acquire(self) -> None:
         pass
 
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
     def send(self, head: bytes, own_lines: bytes, *_: object) -> int:
         self.sent.append(head)
         self.own_lines = own_lines
