@@ -60,6 +60,7 @@ PARTS = {
     "wait off": Part({"wait": False}, "reserved"),
     "replay off": Part({"replay": False}, "reserved"),
     "bursts off": Part({"bursts": False}),
+    "repay off": Part({"repay": 0.0}, "reserved"),
     "trend off": Part({"trend": False}),
     "surge on": Part({"surge": True}),
     "reserve 1": Part({"reserve": 1.0}),

@@ -8,6 +8,7 @@ It combines the strengths of the papers' policies, each part in its own module:
 * `replay`: whether fewer instances take it than `capacity` says.
 * `fill`: where executions are billed, the cheapest batch and wait at this rate.
 * `demand`: the rate to provision for, with a reserve based on past rises.
+* `error_budget`: what stays for the next jump while too many requests are missed.
 
 Running sizes are replaced by others only where that saves ``gain`` of the bill. Where executions
 are billed, idle instances cost nothing: there instances are plentiful, and stay.
@@ -25,6 +26,7 @@ from carpool.recent import Recent, Same
 from carpool.scaling import Predicted, Proposal
 from scaler.policies.carpool.cover import Cover, Menu
 from scaler.policies.carpool.demand import Demands
+from scaler.policies.carpool.error_budget import ErrorBudget
 from scaler.policies.carpool.fill import Fills
 from scaler.policies.carpool.options import WAY, options
 
@@ -112,6 +114,8 @@ class Carpool:
             surge: whether to expect more than the measured rate after a jump.
             replay: whether to test by replays if fewer instances suffice.
             bursts: whether to expect a burst to have the rate of earlier ones.
+            repay: part of the last jump's rate for which instances are kept while more requests
+                are missed than the percentile permits, if instances are billed.
         """
 
         reserve: float = 0.0
@@ -126,10 +130,11 @@ class Carpool:
         surge: bool = False
         replay: bool = True
         bursts: bool = True
+        repay: float = 0.5
 
         def __post_init__(self) -> None:
             """Raise ValueError if a parameter is out of range."""
-            for name in ("reserve", "smoothing_s", "gain", "kept_s"):
+            for name in ("reserve", "smoothing_s", "gain", "kept_s", "repay"):
                 value = getattr(self, name)
                 if not 0 <= value < math.inf:
                     message = f"{name} = {value}: expected a number of at least 0"
@@ -151,6 +156,7 @@ class Carpool:
         self._covers: Recent[_Covered] = Recent(4 * _KEPT)
         self._replays = 0
         self._filled: Recent[tuple[Filled, ...]] = Recent(4 * _KEPT)
+        self._budgets: dict[str, ErrorBudget] = {}
         self._peaks: dict[str, _Peaks] = {}
         self._served: dict[str, dict[Size, float]] = {}
 
@@ -199,14 +205,19 @@ class Carpool:
         self, load: FunctionLoad, menus: Sequence[Menu], demand: Demand, cluster: ClusterView
     ) -> Proposal:
         """Propose the cheapest instances for the demand where their lifetime is billed."""
-        rate_rps = _rounded(demand.rate_rps)
+        budget = self._budgets.setdefault(load.name, ErrorBudget())
+        kept_rps = budget.kept_rps(load, self._params.repay)
+        rate_rps = _rounded(max(demand.rate_rps, kept_rps))
         menu, chosen = self._chosen(load, menus, rate_rps)
         instances = _placed(chosen.instances, _running(load), cluster)
         unplaced = instances != chosen.instances
+        said = _said(load, demand, chosen, menu)
+        if kept_rps > demand.rate_rps:
+            said.append(budget.said(kept_rps))
         return Proposal(
             instances,
             wait_s={"*": chosen.wait_s},  # however lax an application's objective is
-            explain=_said(load, demand, chosen, menu),
+            explain=said,
             unserved_rps=max(load.rate_rps - menu.taken_by(instances), 0.0) if unplaced else 0.0,
         )
 
