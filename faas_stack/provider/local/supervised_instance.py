@@ -28,7 +28,8 @@ __all__ = ["Runner", "StartFailed", "SupervisedInstance"]
 
 log = logging.getLogger(__name__)
 
-_UNREADY_PROBE_S = 0.05
+_FIRST_PROBE_S, _UNREADY_PROBE_S = 0.01, 0.05  # between probes until it is ready
+_PROBES_DELAY = 0.1  # of the time that a start has taken, before the pauses are at their longest
 _READY_PROBE_S = 1.0
 _PROBE_TIMEOUT_S = 2.0
 _SILENCE_S = LIMIT_S
@@ -184,6 +185,7 @@ class SupervisedInstance:
     async def _probe(self) -> None:
         """Probe readiness repeatedly: often until the instance is ready, then once a second."""
         loop, silence = asyncio.get_running_loop(), self._silence
+        began_s = loop.time()
         pool = Pool(self.address, max_connections=2)
         try:
             while True:
@@ -197,9 +199,9 @@ class SupervisedInstance:
                 if silence.too_long(_SILENCE_S, loop.time()) and not self._supervisor.stopping:
                     self._say(f"no answer to any probe for {_SILENCE_S:g} s: killed")
                     await self.runner.kill()
-                await wait_within(
-                    self._probe_now, _READY_PROBE_S if self.ready else _UNREADY_PROBE_S
-                )
+                starting_s = _PROBES_DELAY * (loop.time() - began_s)
+                unready_s = min(max(_FIRST_PROBE_S, starting_s), _UNREADY_PROBE_S)
+                await wait_within(self._probe_now, _READY_PROBE_S if self.ready else unready_s)
                 self._probe_now.clear()
         finally:
             pool.close()
