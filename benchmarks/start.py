@@ -3,7 +3,8 @@
 ``python -m benchmarks start --against DIR`` starts `tiny` again and again with this tree and with
 that in DIR, in turn: its handler alone, its sidecar with the handler, and through ``carpool up``
 from zero replicas. Each row contains those above it that it is made of. Memory is that of
-``carpool up`` with one replica, idle and after a load.
+``carpool up`` with one replica, idle and after a load. ``--containers`` measures containers of a
+Docker Engine instead.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from benchmarks.servers.recipe import Setup
 from carpool.basic_auth import credentials_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from benchmarks.servers.recipe import Launch, Server
 
@@ -74,12 +75,16 @@ def main(argv: list[str]) -> int:
     add("--rounds", type=int, default=5, help="starts of each (5)")
     add("--rate", type=float, default=1000, help="requests a second, for the memory (1000)")
     add("--span", type=float, default=5.0, metavar="SECONDS", help="of that load (5)")
+    add("--containers", action="store_true", help="measure containers; needs a Docker Engine")
     flags = parser.parse_args(argv)
     trees = [_ROOT, *(path.resolve() for path in flags.against)]
     for tree in trees:
         _compile(tree)
     print(f"{commit()}, {machine()}\n")
-    _print_starts(trees, flags.rounds, flags.partition)
+    if flags.containers:
+        _print_containers(trees, flags.rounds)
+        return 0
+    _print_starts(trees, flags.rounds, lambda tree: _starts(tree, flags.partition))
     for tree in trees:
         _print_memory(tree, flags.rate, flags.span, flags.partition)
     return 0
@@ -92,11 +97,21 @@ def _compile(tree: Path) -> None:
             compileall.compile_dir(module.parent, quiet=2)
 
 
-def _print_starts(trees: list[Path], rounds: int, partition: str) -> None:
+def _print_containers(trees: list[Path], rounds: int) -> None:
+    from benchmarks.start_containers import ContainerStarts  # noqa: PLC0415 - needs Docker's SDK
+
+    with contextlib.ExitStack() as stack:
+        made = {tree: stack.enter_context(ContainerStarts(tree, _CASE)) for tree in trees}
+        _print_starts(trees, rounds, lambda tree: made[tree].rows(_IMPORTS))
+
+
+def _print_starts(
+    trees: list[Path], rounds: int, starts: Callable[[Path], Iterable[tuple[str, Row]]]
+) -> None:
     rows: dict[Path, dict[str, list[Row]]] = {tree: defaultdict(list) for tree in trees}
     for turn in range(rounds):
         for tree in trees[turn % len(trees) :] + trees[: turn % len(trees)]:
-            for name, row in _starts(tree, partition):
+            for name, row in starts(tree):
                 rows[tree][name].append(row)
     print("| to the first answer, ms |", *(f" {tree.name} | CPU |" for tree in trees), sep="")
     print("|---|", "---:|---:|" * len(trees), sep="")

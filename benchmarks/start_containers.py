@@ -1,7 +1,7 @@
 """How long a function's container takes to its first answer, and where the time goes.
 
 For each tree, the images are built from its own Dockerfile and template, and its own provider runs
-`tiny`. Every row is the time since the container was asked for, so each contains those above it.
+`tiny`. Every row is the time since the container was asked for. Images are kept for the next run.
 """
 
 from __future__ import annotations
