@@ -67,7 +67,7 @@ FULL, REFUSED = b"CPF1", b"CPR1"
 BROKEN_OFF = 0  # the status of a call that is not answered
 CALL_BYTES = 64 * 1024  # the largest body that travels with others
 # From these sizes on, a bundle leaves before the end of the iteration: its receiver works on it
-# while the sender goes on reading, instead of afterwards.
+# while the sender continues to read, instead of afterwards.
 BUNDLE_CALLS, BUNDLE_BYTES = 64, 256 * 1024
 SLACK_BYTES = 1024 * 1024  # by how much a frame may exceed its largest body: others, and all heads
 _LENGTH_BYTES = 4
