@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from simulator.latency_histogram import Latencies
 
 __all__ = ["MODEL", "SHARES", "WORKLOADS", "Stratified", "Workload", "exact_ms", "guessed"]
-__all__ += ["printed_ms", "seconds_by_size", "simulated", "simulated_ms"]
+__all__ += ["printed_ms", "seconds_by_size", "simulated", "simulated_ms", "stratified_phases"]
 
 SHARES = (0.5, 0.95, 0.99)
 MODEL = Linear(0.05, 0.01)
@@ -86,11 +86,7 @@ class Stratified:
         draw = np.random.default_rng(seed)
         self.mean_rate = mmpp2(rates, switch).mean_rate
         self.phase_rates = None
-        cycle_s = 1 / switch[0] + 1 / switch[1]
-        cycles = max(1, round(requests / self.mean_rate / cycle_s))
-        shares = (np.arange(cycles)[:, None] + draw.random((cycles, 2))) / cycles
-        lengths = draw.permuted(-np.log1p(-shares), axis=0)
-        lengths /= lengths.mean(axis=0) * np.array(switch)
+        lengths = stratified_phases(switch, requests / self.mean_rate, draw)
         ends = np.cumsum(lengths.ravel())
         counts = draw.poisson(np.array(rates) * lengths).ravel()
         starts, spans = np.repeat(ends - lengths.ravel(), counts), np.repeat(lengths, counts)
@@ -108,11 +104,31 @@ class Stratified:
         yield self._times[self._times < until_s]
 
 
-class _Constant:
-    """Planner with ample instances of one size and one window."""
+def stratified_phases(
+    switch: tuple[float, float], span_s: float, draw: np.random.Generator
+) -> Times:
+    """Return lengths of phases in seconds that, taken together, follow their law.
 
-    def __init__(self, size: int, window_s: float) -> None:
-        kind = InstanceClass("a", 1.0, size, _INSTANCES)
+    Args:
+        switch: How often a second each of the two phases is left.
+        span_s: About how long all phases last.
+        draw: Source of random numbers.
+
+    Returns:
+        Shape (cycles, 2).
+    """
+    cycles = max(1, round(span_s / (1 / switch[0] + 1 / switch[1])))
+    shares = (np.arange(cycles)[:, None] + draw.random((cycles, 2))) / cycles
+    lengths: Times = draw.permuted(-np.log1p(-shares), axis=0)
+    lengths /= lengths.mean(axis=0) * np.array(switch)
+    return lengths
+
+
+class _Constant:
+    """Planner with instances of one size and one window."""
+
+    def __init__(self, size: int, window_s: float, instances: int) -> None:
+        kind = InstanceClass("a", 1.0, size, instances)
         self._made = Plan("f", 1, "constant", (kind,), (Route("*", {"a": 1.0}, window_s),))
 
     def plan(self, snapshot: Snapshot) -> PlanningResult:
@@ -121,7 +137,12 @@ class _Constant:
 
 
 def simulated(
-    workload: Workload, size: int, window_s: float, requests: int, seed: int
+    workload: Workload,
+    size: int,
+    window_s: float,
+    requests: int,
+    seed: int,
+    instances: int = _INSTANCES,
 ) -> Latencies:
     """Return the simulated latencies of about ``requests`` requests."""
     process: ArrivalProcess = workload.process
@@ -134,7 +155,7 @@ def simulated(
         Path("benchmark"), (), Prices(), {"m": MODEL}, (function,), {}, horizon_s, seed
     )
     settings = Settings(interval_s=horizon_s / 8)
-    outcome = Simulation(scenario, _Constant(size, window_s), settings).run()
+    outcome = Simulation(scenario, _Constant(size, window_s, instances), settings).run()
     return outcome.functions[0].total.latencies
 
 

@@ -6,10 +6,11 @@ the part of the time for which instances would be busy in the busiest phase if e
 at once. The law was chosen and tuned on the set ``chosen``; ``unseen``, which differs in all rates,
 sizes, windows, numbers of instances and phases, played no part in it.
 
-Each point is simulated, by the batcher's rule, in independent runs; its half-width is that of the
-95 % confidence interval of their mean. Runs are added until it is below ``--width`` of the
-quantile. Beside it are the errors of the law of `scaler.policies.batch.queueing`, and of the law
-for instances enough, delayed by Erlang's C.
+Each point is simulated, by the batcher's rule, in independent runs (`batch_queue`). Its quantile is
+that of all their requests, and its half-width that of the 95 % confidence interval by the runs' own
+quantiles. Runs are added until it is below ``--width`` of the quantile. Beside it are the errors of
+the law of `scaler.policies.batch.queueing`, and of the law for instances enough, delayed by
+Erlang's C. A set takes a few minutes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -24,12 +26,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from benchmarks.batch_cases import SHARES, Stratified
+from benchmarks.batch_cases import SHARES, stratified_phases
+from benchmarks.batch_queue import Batching, Histogram, latency_counts
 from carpool.arrivals.markov import mmpp2
-from carpool.arrivals.processes import Poisson, timestamps
+from carpool.arrivals.processes import Poisson
 from scaler.policies.batch.batch_law import BatchLaw, Service
 from scaler.policies.batch.queueing import LimitedInstances
-from scaler.policies.batch.replay import replayed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,9 +41,11 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_MIN_RUNS, _MOST_RUNS = 8, 400
-_PATHS = 16  # of a run, each by itself
-_WARM = 20  # a twentieth of each path is left out
+_MIN_RUNS = 16
+_STUDENT = 2.13  # half of a 95 % interval of so many runs, in standard errors
+_WARM = 50  # a fiftieth of each run is left out
+_BINS = 4096  # for the window and an execution together
+_DRAWS, _PHASES = 1, 2  # seeds
 
 
 class Phases(NamedTuple):
@@ -156,48 +160,46 @@ class Row:
     law_ms: float
 
 
-def simulated(case: Case, requests: int, width: float) -> tuple[Times, Times, int]:
-    """Return the mean quantiles in ms, their intervals' half-widths, and the number of requests."""
-    law, service = BatchLaw(case.process, case.size, case.window_s), Service.fixed(case.seconds)
+def simulated(case: Case, requests: int, width: float, most: int) -> tuple[Times, Times, int]:
+    """Return the quantiles of all runs in ms, their half-widths, and the number of requests.
+
+    Args:
+        case: What is simulated.
+        requests: About how many in each run.
+        width: Half-width of an interval, relative to its quantile, that is small enough.
+        most: Number of requests after which runs end anyway.
+    """
+    batching = Batching(case.size, case.window_s, case.seconds, case.instances)
+    histogram = Histogram((case.window_s + case.seconds[-1]) / _BINS)
+    pooled = np.zeros(histogram.bins, np.int64)
     runs: list[Times] = []
-    half = np.full(len(SHARES), math.inf)
-    count = 0
-    while len(runs) < _MOST_RUNS and (len(runs) < _MIN_RUNS or (half > width).any()):
-        times_s = _arrivals(case, requests // _PATHS, len(runs) + 1)
-        draw = np.random.default_rng(0)  # execution times are constant
-        with np.errstate(invalid="ignore"):  # latencies where no request came
-            outcome = replayed(times_s, law, service, np.zeros(case.instances), draw)
-        # The paths of an MMPP hold the right part of each phase, and begin in that of a low load.
-        warm = 0 if case.switch else times_s.shape[1] // _WARM
-        came = np.isfinite(times_s[:, warm:])
-        runs.append(1000 * np.quantile(outcome.latencies_s[:, warm:][came], SHARES))
-        count += int(came.sum())
-        if len(runs) >= _MIN_RUNS:
-            table = np.array(runs)
-            error = table.std(axis=0, ddof=1) / math.sqrt(len(runs))
-            half = 2.0 * error / table.mean(axis=0)
-    mean = np.mean(runs, axis=0)
-    return mean, half * mean, count
+    while True:
+        ends_s = _phase_ends_s(case, requests, len(runs))
+        # Stratified phases are right only as a whole, and they begin with that of the lower rate.
+        from_s = 0.0 if case.switch else float(ends_s[-1]) / _WARM
+        seed = len(runs), _DRAWS
+        counts = latency_counts(batching, case.rates, ends_s, histogram, seed, from_s)
+        pooled += counts
+        runs.append(histogram.quantiles(counts, SHARES))
+        if len(runs) < _MIN_RUNS:
+            continue
+        found = histogram.quantiles(pooled, SHARES)
+        half = _STUDENT * np.std(runs, axis=0, ddof=1) / math.sqrt(len(runs))
+        if (half <= width * found).all() or pooled.sum() >= most:
+            return 1000 * found, 1000 * half, int(pooled.sum())
 
 
-def _arrivals(case: Case, requests: int, seed: int) -> Times:
-    """Return arrival times on independent paths, which end with infinite ones."""
-    paths = [_path(case, requests, seed * _PATHS + number) for number in range(_PATHS)]
-    times_s = np.full((_PATHS, max(map(len, paths))), np.inf)
-    for row_s, path in zip(times_s, paths, strict=True):
-        row_s[: len(path)] = path
-    return times_s
+def _phase_ends_s(case: Case, requests: int, seed: int) -> Times:
+    span_s = requests / case.process.mean_rate
+    if not case.switch:
+        return np.array([span_s])
+    draw = np.random.default_rng((seed, _PHASES))
+    lengths_s = stratified_phases((case.switch, case.switch), span_s, draw)
+    ends_s: Times = np.cumsum(lengths_s.ravel())
+    return ends_s
 
 
-def _path(case: Case, requests: int, seed: int) -> Times:
-    if case.switch:
-        path = Stratified(case.rates, (case.switch, case.switch), requests, seed)
-        (times,) = path.chunks(path.until_s, seed)
-        return times
-    return timestamps(case.process, requests / case.process.mean_rate, seed)
-
-
-def row(case: Case, requests: int, width: float) -> Row:
+def row(case: Case, requests: int, width: float, most: int) -> Row:
     """Simulate a case, and compute the same quantiles by both laws."""
     service = Service.fixed(case.seconds)
     law = BatchLaw(case.process, case.size, case.window_s)
@@ -208,10 +210,10 @@ def row(case: Case, requests: int, width: float) -> Row:
     said = expected.quantiles(SHARES)
     law_ms = 1000 * (time.process_time() - began)
     erlang = law.quantiles(SHARES, crowd.delayed(case.instances))
-    mean, half, count = simulated(case, requests, width)
+    found, half, count = simulated(case, requests, width, most)
     return Row(
         case,
-        tuple(mean.tolist()),
+        tuple(found.tolist()),
         tuple(half.tolist()),
         tuple((1000 * said).tolist()),
         tuple((1000 * erlang).tolist()),
@@ -224,38 +226,42 @@ def main(argv: list[str]) -> int:
     """Print every point; return 1 if the law's error exceeds what is allowed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks busy-law", description=__doc__)
     add = parser.add_argument
-    add("--requests", type=int, default=2_000_000, help="in each run (2000000)")
-    add("--width", type=float, default=0.002, help="of a confidence interval's half (0.002)")
+    add("--requests", type=int, default=4_000_000, help="in each run (4000000)")
+    add("--most", type=int, default=4_000_000_000, help="requests of a case (4000000000)")
+    add("--width", type=float, default=0.003, help="of a confidence interval's half (0.003)")
     add("--allowed", type=float, default=0.01, help="relative error (0.01)")
     add("--set", choices=list(SETS), default="unseen", help="of cases (unseen)")
     add("--instances", type=int, action="append", metavar="N", help="(all of the set)")
     add("--arrivals", action="append", metavar="NAME", help="(all of the set)")
     add("--json", action="store_true", help="a row of JSON a line")
     flags = parser.parse_args(argv)
+    if not shutil.which("cc"):
+        parser.error("a C compiler is needed: cc is not on the PATH")
     heads = "".join(f"{f'P{100 * at:g} ms':>10}{'+-':>7}{'law':>8}{'Erlang':>8}" for at in SHARES)
     if not flags.json:
         print(f"{'arrivals':<11}{'n':>3}{'B':>4}{'T ms':>6}{'load':>6}{heads}{'law ms':>8}")
-    worst = 0.0
+    worst = widest = 0.0
     for case in cases(SETS[flags.set]):
         if case.arrivals not in (flags.arrivals or [case.arrivals]):
             continue
         if case.instances not in (flags.instances or [case.instances]):
             continue
-        result = row(case, flags.requests, flags.width)
+        result = row(case, flags.requests, flags.width, flags.most)
         worst = max([worst, *map(abs, _errors(result, result.law))])
+        widest = max([widest, *_relative(result)])
         print(json.dumps(asdict(result)) if flags.json else _line(result), flush=True)
     if not flags.json:
-        print(f"largest error {100 * worst:.2f} %")
+        print(f"largest error {100 * worst:.2f} %, intervals up to +-{100 * widest:.2f} %")
     return 1 if worst > flags.allowed else 0
 
 
 def _line(found: Row) -> str:
     case = found.case
     cells = "".join(
-        f"{at:10.1f}{100 * half / at:6.2f}%{100 * law:+7.2f}%{100 * erlang:+7.1f}%"
+        f"{at:10.1f}{100 * half:6.2f}%{100 * law:+7.2f}%{100 * erlang:+7.1f}%"
         for at, half, law, erlang in zip(
             found.simulated,
-            found.half_width,
+            _relative(found),
             _errors(found, found.law),
             _errors(found, found.erlang),
             strict=True,
@@ -263,6 +269,10 @@ def _line(found: Row) -> str:
     )
     shape = f"{case.instances:>3}{case.size:>4}{1000 * case.window_s:>6g}{case.load:>6g}"
     return f"{case.arrivals:<11}{shape}{cells}{found.law_ms:8.1f}"
+
+
+def _relative(found: Row) -> list[float]:
+    return [half / seen for half, seen in zip(found.half_width, found.simulated, strict=True)]
 
 
 def _errors(found: Row, said: tuple[float, ...]) -> list[float]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["may_skip", "require_tool"]
 
 _WHERE = {
+    "cc": "a C compiler (Debian: gcc, libc6-dev)",
     "fwatchdog": "the binary of github.com/openfaas/of-watchdog under this name",
     "faas-cli": "the binary of github.com/openfaas/faas-cli",
     "gateway": "the binary of github.com/openfaas/faas/gateway",

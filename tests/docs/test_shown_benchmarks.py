@@ -12,6 +12,7 @@ import pytest
 from benchmarks import prewarm
 from benchmarks.__main__ import main
 from tests.docs.snippets import ROOT, take_one
+from tests.tools import require_tool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +54,7 @@ def test_selection_has_a_row_for_each_count(capsys: pytest.CaptureFixture[str]) 
 
 def test_busy_law_prints_its_largest_error(capsys: pytest.CaptureFixture[str]) -> None:
     """Short simulations with wide intervals give a row a point, near the law's."""
+    require_tool("cc")
     assert 0 == run(BUSY_LAW)
     printed = capsys.readouterr().out
     assert "largest error" in printed.splitlines()[-1]

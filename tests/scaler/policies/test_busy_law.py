@@ -16,6 +16,7 @@ from scaler.policies.batch.queueing import LimitedInstances
 from scaler.policies.batch.replay import replayed
 from tests.effort import scaled
 from tests.scaler.batch_starts import latencies
+from tests.scaler.m_d_1 import in_time
 
 if TYPE_CHECKING:
     from carpool.arrivals.map_counts import Markovian
@@ -39,17 +40,6 @@ def law(
 def linear(size: int, base_s: float, item_s: float) -> list[float]:
     """Return the execution times of batches of 1 to ``size`` requests."""
     return [base_s + item_s * number for number in range(1, size + 1)]
-
-
-def in_time(rate: float, exec_s: float, wait_s: float) -> float:
-    """Return the share of waits up to ``wait_s`` in an M/D/1 queue (Erlang, 1909)."""
-    terms = (
-        (rate * (number * exec_s - wait_s)) ** number
-        / math.factorial(number)
-        * math.exp(-rate * (number * exec_s - wait_s))
-        for number in range(math.floor(wait_s / exec_s) + 1)
-    )
-    return (1 - rate * exec_s) * math.fsum(terms)
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.9])
