@@ -35,6 +35,8 @@ __all__ = ["BusyLaw"]
 _SEED = 20
 _REQUESTS = 1 << 16  # of the sample, divided by the spare part of the capacity
 _LEAST = 1 << 18  # of any sample
+_FULL_BATCHES = 1 << 15  # also of any sample, as long as that is not more than
+_MOST_FOR_FULL = 1 << 20  # requests
 _BATCHES, _TURNS = 256, 4  # full batches of a path, and those of each of its instances, at least
 _LEAST_REQUESTS = 1024  # of a path
 _LEAST_PATHS = 32
@@ -61,7 +63,8 @@ class BusyLaw:
         self, process: Markovian, law: BatchLaw, service: Service, instances: int, load: float
     ) -> None:
         requests = max(law.size * max(_BATCHES, _TURNS * instances), _LEAST_REQUESTS)
-        wanted = max(_LEAST, _REQUESTS / (1 - load))
+        full = min(_FULL_BATCHES * law.size, _MOST_FOR_FULL)
+        wanted = max(_LEAST, full, _REQUESTS / (1 - load))
         paths = max(_LEAST_PATHS, round(wanted / requests))
         draw = np.random.default_rng(_SEED)
         arrivals = parallel_arrivals(process, paths, requests, draw)
