@@ -1,10 +1,12 @@
-"""Descriptions of exit codes."""
+"""Descriptions of exit codes, and of what a handler says before it exits."""
 
 from __future__ import annotations
 
 import signal
 
-__all__ = ["in_words"]
+__all__ = ["CANNOT_START", "in_words"]
+
+CANNOT_START = "handler: cannot start: "  # begins the line in which `watchdog_plugin` says why
 
 
 def in_words(code: int) -> str:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from carpool.process.exit_status import CANNOT_START
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -21,7 +23,6 @@ __all__ = ["LogLine", "LogQuery", "LogRing", "last_words"]
 RING_LINES = 10_000
 RING_BYTES = 4 * 1024 * 1024
 _TAIL_LINES = 20
-_CANNOT_START = "handler: cannot start: "  # as `watchdog_plugin` says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def last_words(failure: str, reason: str, lines: Iterable[LogLine]) -> str:
         lines: The printed lines.
     """
     texts = [line.text for line in lines]
-    starts = [i for i, text in enumerate(texts) if text.startswith(_CANNOT_START)]
+    starts = [i for i, text in enumerate(texts) if text.startswith(CANNOT_START)]
     if starts:
         reason, texts = texts[starts[-1]], texts[starts[-1] + 1 :]
     because = f" ({reason})" if reason else ""

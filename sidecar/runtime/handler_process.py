@@ -19,6 +19,7 @@ from carpool.free_port import is_free
 from carpool.own_cgroup import own_place
 from carpool.process import exit_status, leftovers
 from carpool.process.child import ChildProcess, Command
+from carpool.process.exit_status import CANNOT_START
 from carpool.process.ready_notice import ReadyNotices
 from carpool.process.supervisor import Supervisor
 
@@ -33,7 +34,8 @@ __all__ = ["HandlerProcess"]
 log = logging.getLogger(__name__)
 
 _FAILED_STARTS = 3  # deaths in a row before readiness, after which callers are told why
-_TAIL_BYTES = 2000
+_TAIL_BYTES = 8192  # a line of the handler's own has up to 4096
+_WATCHDOG_ENDS = " Forked function has terminated: "  # of-watchdog's last line says no more
 # of-watchdog logs for each early probe that the handler does not listen yet.
 _PROBED_EARLY = re.compile(
     rb'^.*Upstream HTTP request error: Get "[^"]*/_/ready": .*\n', re.MULTILINE
@@ -94,8 +96,10 @@ class HandlerProcess:
             return ""
         if self._short_of_memory:
             return self._place.out_of_memory()
-        last = self._tail.decode("utf-8", "replace").strip().splitlines()
-        return last[-1] if last else "it exits without a message"
+        lines = self._tail.decode("utf-8", "replace").splitlines()
+        own = [line for line in lines if line.strip() and _WATCHDOG_ENDS not in line]
+        said = [line for line in own if line.startswith(CANNOT_START)] or own
+        return said[-1] if said else "it exits without a message"
 
     def became_ready(self) -> None:
         """Note that the process answers, and forget its earlier deaths."""

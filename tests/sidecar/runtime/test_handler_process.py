@@ -228,3 +228,30 @@ def test_process_stopped_during_takeover_leaves_no_child(tmp_path: Path, *, bega
     finally:
         for pid in filter(runs, left):
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        (
+            "handler: cannot start: no model\nTraceback\nKeyError: 1",
+            "handler: cannot start: no model",
+        ),
+        ("one\nKeyError: 1", "KeyError: 1"),
+        ("", "it exits without a message"),
+    ],
+)
+def test_reason_is_the_handlers_own(printed: str, reason: str) -> None:
+    """Of a process that does not start, callers get what the handler said, not what ended it."""
+
+    async def run() -> str:
+        lines = f"{printed}\n2026/11/28 17:13:38 Forked function has terminated: exit status 1\n"
+        script = f"import sys; sys.stderr.write({lines!r})"
+        launch = HandlerLaunch((sys.executable, "-I", "-S", "-c", script), os.environ, "", "")
+        handler = HandlerProcess(launch, lambda _: None)
+        handler.start()
+        await wait_until_async(lambda: handler.failing != "", what="the third death")
+        await handler.stop(1.0)
+        return handler.failing
+
+    assert reason == asyncio.run(run())
