@@ -110,8 +110,9 @@ def test_plans_use_times_measured_by_sidecars(tmp_path: Path) -> None:
             after - was for after, was in zip(_counted(running), before, strict=True)
         )
         factor, base_s = _correction(tmp_path)
-        foretold_s = factor * (model.predict(round(item_count / batches), 1, 0) or 0.0) + base_s
-        assert pytest.approx(exec_s / batches, rel=0.5) == foretold_s
+        modelled_s = model.predict(round(item_count / batches), 1, 0) or 0.0
+        # A busy machine prolongs single batches, but none takes less than the handler sleeps.
+        assert 0.9 * TIMES * modelled_s < factor * modelled_s + base_s < 1.5 * exec_s / batches
 
         def allows_for_an_error() -> bool:
             allowed = _allowed(model, _class(running), *_correction(tmp_path))
