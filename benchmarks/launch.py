@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Self
 import numpy as np
 
 from benchmarks import usage
-from carpool.basic_auth import credentials_for
+from benchmarks.one_request import exchange
 from carpool.process.child import end
 from carpool.process.parent_death import tell_on_parent_death
 
@@ -30,7 +30,6 @@ _ROOT = Path(__file__).parent.parent
 _START_S = 90.0
 _STOP_S = 8.0
 _POLL_S = 0.1
-_REQUEST_S = 10.0
 _SETTLE_S = 15.0
 _OK = 200
 _PORTS = range(18400, 19400, 4)  # a server may use the next three as well
@@ -176,17 +175,8 @@ class Running:
         raise DidNotStart(msg)
 
     def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        port, kind = self.port, self._case.content_type
-        headers = {"content-type": kind}
-        if pair := credentials_for(f"http://127.0.0.1:{port}"):  # which Carpool's provider has made
-            headers |= [pair.header]
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_REQUEST_S)
-        try:
-            connection.request(method, path, body or None, headers)
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
+        address = "127.0.0.1", self.port
+        return exchange(method, path, body, address, self._case.content_type)
 
     def _tail(self) -> str:
         text = (self._setup.scratch / "log").read_bytes()[-_TAIL_BYTES:]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import compileall
 import contextlib
-import http.client
 import json
 import os
 import resource
@@ -35,9 +34,9 @@ from benchmarks.cases import CASES
 from benchmarks.flood import Flood
 from benchmarks.launch import Running, free_port
 from benchmarks.machine import commit, machine
+from benchmarks.one_request import status_of
 from benchmarks.servers.carpool import CARPOOL, CARPOOL_PROVIDER, CARPOOL_WATCHDOG
 from benchmarks.servers.recipe import Setup
-from carpool.basic_auth import credentials_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -190,20 +189,8 @@ def _until_answered(argv: Sequence[str], env: dict[str, str], setup: Setup) -> f
 
 def _ask(port: int, path: str = "/", body: bytes = b"") -> int:
     """Return the status of one request, or 0 without a response."""
-    headers = {"content-type": "application/json"}
-    if pair := credentials_for(f"http://127.0.0.1:{port}"):
-        headers |= [pair.header]
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_LONGEST_S)
-    try:
-        connection.request("POST", path, body or _CASE.bodies("v1")[0], headers)
-        response = connection.getresponse()
-        response.read()
-    except (OSError, http.client.HTTPException):
-        return 0
-    else:
-        return response.status
-    finally:
-        connection.close()
+    sent = body or _CASE.bodies("v1")[0]
+    return status_of("POST", path, sent, ("127.0.0.1", port), _LONGEST_S)
 
 
 def _from_zero(running: Running) -> Row:

@@ -7,7 +7,6 @@ For each tree, the images are built from its own Dockerfile and template, and it
 from __future__ import annotations
 
 import contextlib
-import http.client
 import itertools
 import json
 import os
@@ -17,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +24,7 @@ from docker.client import from_env
 
 from benchmarks import usage
 from benchmarks.launch import free_port
+from benchmarks.one_request import status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -70,11 +71,11 @@ class ContainerStarts:
         with (self._scratch / "log").open("wb") as log:
             command = [*self._command(), "--port", str(self._port), "--no-auth"]
             self._provider = subprocess.Popen(command, env=self._environment(), stderr=log)
-        self._until(lambda: self._ask("GET", "/healthz") == http.client.OK)
+        self._until(lambda: self._ask("GET", "/healthz") == HTTPStatus.OK)
         env = {**_ENV, "carpool_slo": f"{_LONGEST_S:g}s"}
         function = {"service": "f", "image": self._image, "envVars": env}
         status = self._ask("POST", "/system/functions", json.dumps(function).encode())
-        if status not in (http.client.OK, http.client.ACCEPTED):
+        if status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
             msg = f"deploying is answered {status}: {(self._scratch / 'log').read_text()}"
             raise SystemExit(msg)
         self._until(self._answers)
@@ -100,7 +101,7 @@ class ContainerStarts:
                 yield f"container: {name}", (done_s - times[0], cpu_s)
         with self._container([]) as (address, container, times):
             self._until(
-                lambda: self._ask("POST", "/", self._body(), (address, _PORT)) == http.client.OK
+                lambda: self._ask("POST", "/", self._body(), (address, _PORT)) == HTTPStatus.OK
             )
             passed_s = time.time() - times[0]
             yield "container: first answer", (passed_s, self._used_s(container))
@@ -153,7 +154,7 @@ class ContainerStarts:
         return float(stats["cpu_stats"]["cpu_usage"]["total_usage"]) / _NANO
 
     def _answers(self) -> bool:
-        return self._ask("POST", "/function/f/", self._body()) == http.client.OK
+        return self._ask("POST", "/function/f/", self._body()) == HTTPStatus.OK
 
     def _body(self) -> bytes:
         return self._case.bodies("v1")[0]
@@ -162,18 +163,7 @@ class ContainerStarts:
         self, method: str, path: str, body: bytes = b"", address: tuple[str, int] | None = None
     ) -> int:
         """Return the status of one request, or 0 without a response."""
-        host, port = address or ("127.0.0.1", self._port)
-        connection = http.client.HTTPConnection(host, port, timeout=_LONGEST_S)
-        try:
-            connection.request(method, path, body, {"content-type": "application/json"})
-            response = connection.getresponse()
-            response.read()
-        except (OSError, http.client.HTTPException):
-            return 0
-        else:
-            return response.status
-        finally:
-            connection.close()
+        return status_of(method, path, body, address or ("127.0.0.1", self._port), _LONGEST_S)
 
     def _until(self, happened: Callable[[], bool]) -> None:
         pause, deadline_s = threading.Event(), time.monotonic() + _LONGEST_S

@@ -73,9 +73,7 @@ NOT_BEGUN_HEADER = "x-carpool-not-begun"  # of an error: no handler has seen the
 REPEATABLE_HEADER = "x-carpool-repeatable"  # of a ready sidecar: handlers may see requests again
 CALLED_HEADER = "x-carpool-called"  # of a canary's request: the function that was called
 CALLS_HEADER = "x-carpool-calls"  # of a sidecar: it takes calls in bundles (`http.call_frames`)
-CRASHES_HEADER = (
-    "x-carpool-crashes"  # of a sidecar: how often its handler ended, and how the last time
-)
+CRASHES_HEADER = "x-carpool-crashes"  # of a sidecar: how often its handler ended, and how last
 # By how much the message of a batch may be larger than its bodies and heads, and a single request's
 # than its body: where a body just fits through the first door, its batch must fit through the next.
 OVERHEAD_BYTES = 128 * 1024
