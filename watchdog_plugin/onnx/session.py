@@ -1,7 +1,6 @@
 """Opens an ONNX file in ONNX Runtime, describes it by its tensors, and runs it.
 
-The only module that knows the runtime's options and names of datatypes. It knows neither requests
-nor rows.
+It knows the runtime's names of datatypes, but neither requests nor rows.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import onnxruntime as ort
 from carpool.onnx_graph.refusal import fix_of_refusal
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
+from watchdog_plugin.onnx.threads import set_threads
 from watchdog_plugin.protocols.tensors import Signature, TensorSpec
 
 if TYPE_CHECKING:
@@ -128,12 +128,8 @@ def _open(path: Path, threads: int, *, stage: bool) -> Any:  # noqa: ANN401  it 
         msg = f"model {str(path)!r}: no such file; put model.onnx there, or set model_path"
         raise LoadError(msg)
     options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
+    set_threads(options, threads)
     options.log_severity_level = _ERRORS_ONLY
-    # Spinning threads would use cores that are reserved for other instances.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     if stage:
         _common_arena()
         options.add_session_config_entry("session.use_env_allocators", "1")

@@ -21,6 +21,7 @@ from carpool.onnx_graph.parts import dims
 from carpool.onnx_graph.refusal import fix_of_refusal
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
+from watchdog_plugin.onnx.threads import set_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,11 +114,8 @@ class ProfiledSession:
         if not optimise:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
             options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
+        set_threads(options, threads)
         options.log_severity_level = _FATAL_ONLY
-        for pool in ("intra_op", "inter_op"):
-            options.add_session_config_entry(f"session.{pool}.allow_spinning", "0")
         if cores and threads > 1:
             others = ";".join(f"{core + 1}" for core in cores[1:threads])  # which it counts from 1
             options.add_session_config_entry("session.intra_op_thread_affinities", others)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import onnxruntime as ort
 
+from watchdog_plugin.onnx.threads import set_threads
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -38,7 +40,7 @@ def node_seconds(path: Path, nodes: Sequence[Any], feeds: Arrays, threads: int) 
     of_name |= {node.name: number for number, node in enumerate(nodes) if node.name}
     with tempfile.TemporaryDirectory() as folder:
         options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
+        set_threads(options, threads)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
         session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
