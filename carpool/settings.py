@@ -56,7 +56,7 @@ class FunctionSettings:
         setting_types.name("a batch policy's name, or pkg.module:Class"),
         "deadline",
         "Batch policy, which decides when a batch leaves: a name that `carpool policies` lists, "
-        "or `pkg.module:Class`.",
+        "or `pkg.module:Class`. The plans of a scaling policy replace it.",
     )
     batch_max: int = setting("batch.max", _COUNT, 32, "Maximum number of requests in a batch.")
     batch_wait_s: float | None = setting(

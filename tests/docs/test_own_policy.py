@@ -1,27 +1,22 @@
-"""The check in docs/own-policy.md runs as it is printed, on the example to which it links."""
+"""The pages about extensions name what may be imported, and every group of entry points."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+import tomllib
 
-import pytest
+from carpool import plugins
+from tests.docs.snippets import ROOT, blocks, take
 
-from tests.docs.snippets import ROOT, blocks, take, take_one
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-EXAMPLES = [block.text for block in take("docs/scaling.md", language="python")]
-(FILE,) = [text for text in EXAMPLES if "class Halves" in text]
-CHECK = take_one("docs/own-policy.md", "import check_policy")
-
-
-PAGES = ("policies", "scaling", "own-policy", "prewarm")
-SHOWN = "".join(block.text for page in PAGES for block in blocks(f"docs/{page}.md"))
+PAGES = {"scale": "scaling", "batch": "policies", "prewarm": "prewarm", "backend": "provider"}
+SHOWN = "".join(block.text for page in PAGES.values() for block in blocks(f"docs/{page}.md"))
 IMPORTS = re.findall(
     r"^from ((?:carpool|sidecar|scaler|faas_stack)[\w.]*) import (.+)$", SHOWN, re.MULTILINE
 )
+ENTRY_POINTS = {
+    kind: [tomllib.loads(block.text) for block in take(f"docs/{page}.md", language="toml")]
+    for kind, page in PAGES.items()
+}
 
 
 def test_shown_imports_are_public() -> None:
@@ -31,12 +26,10 @@ def test_shown_imports_are_public() -> None:
     assert [] == [module for module, _ in IMPORTS if f"`{module}`" not in public]
 
 
-@pytest.mark.usefixtures("quick_checks")
-def test_example_policy_passes_its_check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Write the policy into its file and run the check of the page, which reports that it holds."""
-    (tmp_path / "halves.py").write_text(FILE, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    exec(compile(CHECK, "own-policy.md", "exec"), {"__name__": __name__})
-    assert "Halves keeps every promise" in capsys.readouterr().out
+def test_pages_show_every_group_of_entry_points() -> None:
+    """The page of each kind shows the group that is searched, which the first table names."""
+    table = (ROOT / "docs" / "own-policy.md").read_text(encoding="utf-8")
+    assert plugins.GROUPS.keys() == PAGES.keys()
+    for kind, group in plugins.GROUPS.items():
+        assert [[group]] == [list(each["project"]["entry-points"]) for each in ENTRY_POINTS[kind]]
+        assert f"| `{group}` |" in table

@@ -40,6 +40,7 @@ MATRIX = [
     ]
     for line in block.text.splitlines()
 ]
+PATIENT = take_one("docs/policies.md", language="python", within="class Patient")
 DOCTOR = take_one(COMMANDS, "^carpool doctor")
 FINDING = take_one("docs/doctor.md", "^functions")
 PREDICTION = take_one("docs/profiles.md", "^carpool predict")
@@ -67,6 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     policy = (ROOT / "examples" / "policy" / "headroom.py").read_text()
     (tmp_path / "headroom.py").write_text(policy)
+    (tmp_path / "patient.py").write_text(PATIENT)
     (tmp_path / "mine.py").write_text(f"{policy}\n\nPolicy = Headroom\n")
     models.mlp(tmp_path / "model.onnx")
     models.mlp(tmp_path / "function" / "model.onnx")

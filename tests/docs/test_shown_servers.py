@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,7 +30,8 @@ _, NEW, UP, SIMULATE = (
     line.partition("#")[0] for line in take_one("README.md", "^pip install").splitlines()
 )
 PROVIDER = take_one("docs/commands.md", "^carpool provider -f stack.yaml")
-PLUGIN = take_one("docs/provider.md", "^carpool provider mine:Backend")
+BACKEND = take_one("docs/provider.md", language="python")
+PLUGIN = take_one("docs/provider.md", "^carpool provider edge:Backend")
 SCALER = take_one("docs/scaler.md", "^carpool scaler run")
 SIDECAR = take_one("docs/commands.md", "^fprocess=")
 OWN_SERVER = take_one("docs/own-server.md", "^carpool_wire=oip")
@@ -36,21 +39,6 @@ STACK = """\
 provider: {name: openfaas}
 functions:
   classify: {lang: python3-batch, handler: ./classify, image: classify:latest}
-"""
-BACKEND = """\
-from dataclasses import dataclass
-
-from tests.faas_stack.plugin_backend import Workers
-
-
-class Backend(Workers):
-    @dataclass(frozen=True)
-    class Params:
-        cluster: str
-
-        @property
-        def image(self):
-            return self.cluster
 """
 TENSOR = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1.0, 2.0, 3.0, 4.0]}
 
@@ -141,16 +129,42 @@ def test_scaler_finds_provider_credentials(tmp_path: Path) -> None:
         provider.stop()
 
 
+class _Served(BaseHTTPRequestHandler):
+    """Answers each request."""
+
+    def do_GET(self) -> None:
+        """Answer with a short text."""
+        self.send_response(200)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"served")
+
+
+@contextmanager
+def answering() -> Iterator[str]:
+    """Run a server as a machine at the edge might, and yield its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Served) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def test_provider_runs_functions_on_custom_backend(tmp_path: Path) -> None:
-    """The class and its parameters are found, and the backend runs what is deployed."""
-    (tmp_path / "mine.py").write_text(BACKEND)
-    with started(PLUGIN, tmp_path, "--port", "0", "--no-auth") as provider:
-        url = provider.said(r"provider at (http://\S+);")
-        deployment = {"service": "echo", "image": "edge"}
-        deployed = requests.post(f"{url}/system/functions", json=deployment, timeout=HANG_S)
-        assert 202 == deployed.status_code, deployed.text
-        assert answered(f"{url}/function/echo/x", {})
-        provider.stop()
+    """The class and its parameters are found, and calls are passed to a running server."""
+    (tmp_path / "edge.py").write_text(BACKEND)
+    with answering() as address:
+        text = PLUGIN.replace("10.0.0.2:8080", address)
+        with started(text, tmp_path, "--port", "0", "--no-auth") as provider:
+            url = provider.said(r"provider at (http://\S+);")
+            deployment = {"service": "echo", "image": "any"}
+            deployed = requests.post(f"{url}/system/functions", json=deployment, timeout=HANG_S)
+            assert 202 == deployed.status_code, deployed.text
+            assert "served" == requests.get(f"{url}/function/echo", timeout=HANG_S).text
+            provider.stop()
     assert (tmp_path / "state").is_dir()
 
 
