@@ -75,7 +75,7 @@ class BrokenPromise(AssertionError):
         promise: the broken promise, in words.
         detail: what the policy did.
         seed: seed of the scenario in which it was found; None for the long run.
-        scenario: the shortest scenario found that shows it, as Python code.
+        scenario: the shortest scenario found that shows it; for a batch policy as Python code.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ def check_scale_policy(
         scenarios: number of scenarios.
 
     Raises:
-        BrokenPromise: an ``AssertionError`` with the seed and the snapshot that shows it.
+        BrokenPromise: an ``AssertionError`` with the seed and the shortest scenario that shows it.
         ConfigError: there is no such policy, or it does not accept the parameters.
     """
     suite = importlib.import_module(_SCALE_SUITE)

@@ -2,19 +2,20 @@
 
 Scenarios are drawn from seeds, the small ones first: functions with models of several kinds, some
 of which meet no objective; servers, or none; rates that jump, vanish, stay constant, or are not
-numbers. Each scenario is run twice, with two fresh policies. How good a policy's plans are is not
-judged.
+numbers. Each scenario is run twice, with two fresh policies; one that breaks a promise is shrunk to
+what is needed to show it. How good a policy's plans are is not judged.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from carpool import plugins
-from carpool.scaling import Application, FunctionLoad
+from carpool.latency.table import Table
+from carpool.scaling import Application, FunctionLoad, class_name
 from carpool.testing import BrokenPromise, ScaleReport
 from carpool.variants.variant_set import model_of
 from scaler.control.guard import Guard
@@ -69,8 +70,42 @@ class _Scenario:
     rates_rps: tuple[Mapping[str, float], ...]
 
     def __str__(self) -> str:
-        parts = [*map(str, self.functions), *map(str, self.nodes)]
-        return "\n".join([*parts, f"rates by round: {list(self.rates_rps)}"])
+        changing, constant = self.rates_rps[:-_CONSTANT], self.rates_rps[-1]
+        rates = [*map(_rates, changing), f"{_CONSTANT} times {_rates(constant)}"]
+        parts = [*map(_described, self.functions), *map(str, self.nodes)]
+        return "\n".join([*parts, f"requests/s by round: {'; '.join(rates)}"])
+
+    def without_one(self) -> Iterator[_Scenario]:
+        """Yield the scenarios that lack one function, one server, or one round of changing load."""
+        for left in self.functions if len(self.functions) > 1 else ():
+            rates_rps = [
+                {name: rate for name, rate in each.items() if name != left.name}
+                for each in self.rates_rps
+            ]
+            functions = tuple(load for load in self.functions if load is not left)
+            yield replace(self, functions=functions, rates_rps=tuple(rates_rps))
+        for number in range(len(self.nodes)):
+            yield replace(self, nodes=self.nodes[:number] + self.nodes[number + 1 :])
+        for number in range(len(self.rates_rps) - _CONSTANT):
+            rounds = self.rates_rps[:number] + self.rates_rps[number + 1 :]
+            yield replace(self, rates_rps=rounds)
+
+
+def _rates(rates_rps: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {rate:.4g}" for name, rate in rates_rps.items())
+
+
+def _described(load: FunctionLoad) -> str:
+    objectives = ", ".join(f"{app.slo_s:g} s" for app in load.apps)
+    least, most = load.min_instances, load.max_instances or "any number of"
+    model: object = load.model
+    if isinstance(model, Table):
+        rows = [f"{class_name(*size)} {1e3 * exec_s:.3g} ms" for size, exec_s in model.rows.items()]
+        model = f"latencies {', '.join(rows)}"
+    return (
+        f"{load.name}: {objectives} for {load.percentile:g} of the requests, batches of at most "
+        f"{load.max_batch}, {least} to {most} instances; {model}"
+    )
 
 
 def check_policy(
@@ -97,13 +132,26 @@ def check_planner(
         try:
             first = _driven_twice(scenario, fresh)
         except _Broken as broken:
-            failing = seed + number
+            scenario, shown = _shrunk(scenario, broken, fresh)
             raise BrokenPromise(
-                name, broken.promise, broken.detail, failing, str(scenario)
+                name, shown.promise, shown.detail, seed + number, str(scenario)
             ) from broken
         rounds += len(first)
         plans += sum(len(planning.plans) for planning in first)
     return ScaleReport(name, PROMISES, scenarios, rounds, plans)
+
+
+def _shrunk(
+    scenario: _Scenario, broken: _Broken, fresh: Callable[[], SupportsPlan]
+) -> tuple[_Scenario, _Broken]:
+    """Return a scenario of which each part is needed to break the promise, and how it is broken."""
+    for smaller in scenario.without_one():
+        try:
+            _driven_twice(smaller, fresh)
+        except _Broken as again:
+            if again.promise == broken.promise:
+                return _shrunk(smaller, again, fresh)
+    return scenario, broken
 
 
 def _driven_twice(scenario: _Scenario, fresh: Callable[[], SupportsPlan]) -> list[PlanningResult]:

@@ -214,7 +214,32 @@ def test_a_broken_promise_is_found(policy: type[Any], promise: str) -> None:
         check_scale_policy(policy)
     assert (policy.__name__, promise) == (caught.value.policy, caught.value.promise)
     assert caught.value.seed is not None
-    assert "rates by round" in caught.value.scenario
+    assert "requests/s by round" in caught.value.scenario
+
+
+class DreadsChange(Broken):
+    """Policy for several functions that cannot bear that a rate differs from the first one."""
+
+    def __init__(self, params: PerFunctionPolicy.Params) -> None:
+        super().__init__(params)
+        self.rates_rps: set[float] = set()
+
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        if len(loads) > 1:
+            self.rates_rps.add(loads[0].rate_rps)
+        assert len(self.rates_rps) < 2, "another rate"
+        return super().propose(loads, cluster)
+
+
+def test_scenario_has_only_what_breaks_the_promise() -> None:
+    """Functions, servers and rounds that the error does not need are left out."""
+    with pytest.raises(BrokenPromise, match="another rate") as caught:
+        check_scale_policy(DreadsChange)
+    *functions, rates = caught.value.scenario.splitlines()
+    assert ["f", "f"] == [line[0] for line in functions]
+    assert 1 == rates.count(";")
 
 
 @pytest.mark.parametrize(("planner", "promise"), PLANNERS.items())
