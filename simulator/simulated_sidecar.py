@@ -49,7 +49,7 @@ class SimulatedSidecar:
         load: As given.
         urgent: Called when the scaler should learn of the current requests.
         slowed: Relative slowdown of an instance's executions; None for no slowdown.
-        served: Outcomes of requests; the reader may replace it.
+        outcomes: Outcomes of requests; the reader may replace it.
         requests: Number of requests.
         waiting: Number of waiting requests.
         free: Number of idle instances.

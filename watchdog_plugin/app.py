@@ -1,9 +1,9 @@
 """The process ``python -m watchdog_plugin``: serves a function, or with ``--check`` checks it.
 
-Wires settings, server, engine and lifecycle together. Listens before it loads, so that requests
-in the meantime get a 503 instead of a refused connection. Every fatal error ends the process with
-one message and a non-zero exit code: of-watchdog would keep reporting a function that exits with 0
-as "healthy".
+Wires settings, server, batch runner and lifecycle together. Listens before it loads, so that
+requests in the meantime get a 503 instead of a refused connection. Every fatal error ends the
+process with one message and a non-zero exit code: of-watchdog would keep reporting a function that
+exits with 0 as "healthy".
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Server:
     ) -> None:
         self._application = application
         self._limits = limits
-        self._room = threading.BoundedSemaphore(limits.connections)
+        self._slots = threading.BoundedSemaphore(limits.connections)
         self._lock = threading.Lock()
         self._in_flight = 0
         self._last_end_s = time.monotonic()
@@ -99,13 +99,13 @@ class Server:
     def _accept(self) -> None:
         pause = threading.Event()
         while True:
-            self._room.acquire()
+            self._slots.acquire()
             try:
                 connection, _ = self._listener.accept()
                 thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
                 thread.start()
             except (OSError, RuntimeError) as error:  # closed, or out of descriptors or threads
-                self._room.release()
+                self._slots.release()
                 if self._listener.fileno() < 0:
                     return
                 if isinstance(error, OSError) and error.errno in _NO_SOCKET:
@@ -126,7 +126,7 @@ class Server:
             pass  # the peer has gone or is silent, so no response is possible
         finally:
             connection.close()
-            self._room.release()
+            self._slots.release()
 
     def _exchange(self, connection: socket.socket) -> None:
         def go_on() -> None:

@@ -33,7 +33,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class Service:
-    """The application behind the server; ready once `open` has given it an engine.
+    """The application behind the server; ready once `open` has given it a batch runner.
 
     Args:
         key: Key that requests other than probes must present; if empty, none is required.
@@ -52,38 +52,38 @@ class Service:
         self._decoded_max_bytes = decoded_max_bytes
         self._key = key
         self._answer_max_bytes = answer_max_bytes
-        self._engine: BatchRunner | None = None
+        self._runner: BatchRunner | None = None
         self._streaming: Streaming | None = None
 
-    def open(self, engine: BatchRunner, streaming: Streaming | None = None) -> None:
+    def open(self, runner: BatchRunner, streaming: Streaming | None = None) -> None:
         """Start serving requests, streamed ones with ``streaming``; until then they get a 503."""
         self._streaming = streaming
-        self._engine = engine
+        self._runner = runner
 
     def __call__(self, request: Request) -> Response:
         """Return the response to one request; never raises."""
         path = request.target.partition("?")[0]
-        engine = self._engine
-        if path == "/_/health" or (path == "/_/ready" and engine is not None):
-            return Response(200, b"OK", _TEXT, self._abilities(engine))
+        runner = self._runner
+        if path == "/_/health" or (path == "/_/ready" and runner is not None):
+            return Response(200, b"OK", _TEXT, self._abilities(runner))
         if self._key and not self._has_key(request):
             text = f"expected {wire.KEY_HEADER}: only the sidecar calls this handler"
             return Response(403, errors.body(text))
-        if engine is None:
+        if runner is None:
             loading = errors.body("the function is loading")
             return Response(503, loading, headers=[("retry-after", "1")])
-        return self._answer(engine, request)
+        return self._answer(runner, request)
 
-    def _answer(self, engine: BatchRunner, request: Request) -> Response:
+    def _answer(self, runner: BatchRunner, request: Request) -> Response:
         decoded_bytes = DecodedBytes(self._decoded_max_bytes)
         streaming = self._streaming
         try:
             if request.headers.get("content-type") != wire.CONTENT_TYPE:
-                return _single(engine, streaming, request, decoded_bytes)
+                return _single(runner, streaming, request, decoded_bytes)
             items, ids = _items(request, decoded_bytes)
             if streaming and request.headers.get("accept") == EVENT_STREAM:
                 return streaming.answer(*items)
-            return _batch(engine, streaming, items, ids, self._answer_max_bytes)
+            return _batch(runner, streaming, items, ids, self._answer_max_bytes)
         except wire.WireError as error:
             return Response(400, errors.body(error))
         except (BatchFailed, TooMuchTogetherError) as error:
@@ -92,12 +92,12 @@ class Service:
             logs.say_failure("the handler", error)
             return Response(500, errors.body("internal error, see the function's log"))
 
-    def _abilities(self, engine: BatchRunner | None) -> list[tuple[str, str]]:
+    def _abilities(self, runner: BatchRunner | None) -> list[tuple[str, str]]:
         """Return probe headers with the abilities of a ready handler: concurrency, streaming."""
         headers = []
-        if engine is not None and engine.concurrency > 1:
-            headers.append((wire.CONCURRENCY_HEADER, str(engine.concurrency)))
-        if engine is not None and self._streaming:
+        if runner is not None and runner.concurrency > 1:
+            headers.append((wire.CONCURRENCY_HEADER, str(runner.concurrency)))
+        if runner is not None and self._streaming:
             headers.append((wire.STREAM_RULE_HEADER, self._streaming.rule.header))
         return headers
 
@@ -114,7 +114,7 @@ def _items(request: Request, decoded_bytes: DecodedBytes) -> tuple[list[Item], S
 
 
 def _batch(
-    engine: BatchRunner,
+    runner: BatchRunner,
     streaming: Streaming | None,
     items: Sequence[Item],
     ids: Sequence[int],
@@ -122,7 +122,7 @@ def _batch(
 ) -> Response:
     streamed = [i for i, item in enumerate(items) if streaming.takes(item)] if streaming else []
     batched = [item for i, item in enumerate(items) if i not in streamed] if streamed else items
-    answered = engine.answer(batched) if batched or not items else Answered([], 0.0, [])
+    answered = runner.answer(batched) if batched or not items else Answered([], 0.0, [])
     made, exec_s, headers = answered
     if streaming:
         for index in streamed:
@@ -138,7 +138,7 @@ def _batch(
 
 
 def _single(
-    engine: BatchRunner,
+    runner: BatchRunner,
     streaming: Streaming | None,
     request: Request,
     decoded_bytes: DecodedBytes,
@@ -147,7 +147,7 @@ def _single(
     item = Item(memoryview(request.body), head, math.inf, decoded_bytes)
     if streaming and streaming.takes(item):
         return streaming.answer(item)
-    made, exec_s, others = engine.answer([item])
+    made, exec_s, others = runner.answer([item])
     status, answer_head, body = made[0]
     pairs = dict(wire.parse_head(answer_head).headers)
     content_type = pairs.pop("content-type", "application/octet-stream")

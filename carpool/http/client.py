@@ -85,10 +85,10 @@ class StreamedResponse:
 class _Collector:
     """Collects the body of a response as it arrives."""
 
-    __slots__ = ("_body", "_largest_bytes", "_pieces", "_room")
+    __slots__ = ("_body", "_largest_bytes", "_left_bytes", "_pieces")
 
     def __init__(self, largest_bytes: int) -> None:
-        self._largest_bytes = self._room = largest_bytes
+        self._largest_bytes = self._left_bytes = largest_bytes
         self._body = b""
         self._pieces: io.BytesIO | None = None  # unlike a list to join, it holds nothing twice
 
@@ -100,7 +100,7 @@ class _Collector:
         """
         while connection.chunks:
             self._add(connection.next_chunk())
-        if self._room < 0:
+        if self._left_bytes < 0:
             msg = f"the answer is larger than {self._largest_bytes} bytes"
             raise AnswerTooLarge(msg)
         if not connection.complete:
@@ -109,7 +109,7 @@ class _Collector:
         return Response(connection.status, connection.headers, body)
 
     def _add(self, chunk: bytes) -> None:
-        self._room -= len(chunk)
+        self._left_bytes -= len(chunk)
         if self._pieces is None and not self._body:
             self._body = chunk
             return

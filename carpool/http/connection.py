@@ -247,7 +247,7 @@ class Connection(asyncio.Protocol):
             self._reader.expects = False
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _go_on(self) -> None:
+    def _schedule_hand_over(self) -> None:
         """Schedule the next hand-over, as the application is still in its last response."""
         if self._handed_over < len(self.exchanges) and not self._handing_over:
             self._handing_over = True
@@ -336,7 +336,7 @@ class Connection(asyncio.Protocol):
             if not exchanges[0].answered:
                 if data:
                     self.write(data)
-                self._go_on()
+                self._schedule_hand_over()
                 return
         self._active_since = server.now()
         server.connections.move_to_end(self)

@@ -96,7 +96,7 @@ class Server:
         self._late = False
         self.closed = dict.fromkeys(_CLOSED, 0)
         self._says = {reason: RateLimit() for reason in _CLOSED}
-        self._room, self._most_turned_away = _places(limits.connections)
+        self._connections_max, self._most_turned_away = _places(limits.connections)
         self.limits = limits
         self.heads = KnownHeads()
         self.loop = loop
@@ -136,14 +136,14 @@ class Server:
 
         If too many refused connections are open, it is closed without a response.
         """
-        if len(self.connections) < self._room or self._make_room():
+        if len(self.connections) < self._connections_max or self._make_room():
             self.connections[connection] = None
             return None
         self._turned_away.add(connection)
-        self._count_closed("crowd", self._room)
+        self._count_closed("crowd", self._connections_max)
         if len(self._turned_away) > self._most_turned_away:
             connection.abort()
-        return Refused(503, f"more than {self._room} busy connections", _AGAIN_S)
+        return Refused(503, f"more than {self._connections_max} busy connections", _AGAIN_S)
 
     def _make_room(self) -> bool:
         """Close the longest idle connection; return False if the oldest ones are all busy."""
@@ -153,7 +153,7 @@ class Server:
             if oldest.idle(now) and not self.asks(oldest):
                 del connections[oldest]
                 oldest.abort()
-                self._count_closed("idle", self._room)
+                self._count_closed("idle", self._connections_max)
                 return True
             connections.move_to_end(oldest)
         return False

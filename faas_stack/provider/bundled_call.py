@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from faas_stack.provider.function import Function
     from faas_stack.provider.replica import Replica
 
-__all__ = ["BundledCall", "Host", "closed_unanswered", "goes_on"]
+__all__ = ["BundledCall", "Host", "closed_unanswered", "use_retry"]
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class BundledCall:
         call = self._call
         self._calls.cancel(self._id)
         retry = call.takes_retry()
-        self._let_go()
+        self._release()
         if retry:
             self._host.forward_alone(call, self._function)
         elif call.overdue is not None:
@@ -82,7 +82,7 @@ class BundledCall:
         try:
             answer = bundled_answer_head(head)
             if has_not_begun(status, answer):
-                self._go_on()
+                self._retry()
                 return
             exchange = call.exchange
             headers = answer.lines + call.added_lines
@@ -93,32 +93,32 @@ class BundledCall:
             log.exception("passing on the answer to %s failed", call.exchange.target)
             status = 500
             call.exchange.reply(status, errors.body("internal error"), headers=[INTERNAL])
-        self._let_go()
+        self._release()
         self._finish(status)
 
     def failed(self, error: FunctionFault) -> None:
         """Handle a failure without a response of the replica."""
         call = self._call
         if isinstance(error, ConnectionFailed):
-            if goes_on(error, call):
-                self._go_on()
+            if use_retry(error, call):
+                self._retry()
                 return
             self._replica.instance.suspect()
             error = closed_unanswered(error)
-        self._let_go()
+        self._release()
         self._finish(call.fail(error))
 
-    def _go_on(self) -> None:
+    def _retry(self) -> None:
         self._replica.instance.suspect()
-        self._let_go()
+        self._release()
         self._host.forward_alone(self._call, self._function)
 
     def _client_left(self) -> None:
         self._calls.cancel(self._id)
-        self._let_go()
+        self._release()
         self._finish(CLIENT_LEFT)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._call.exchange.on_gone = None
         self._call.replica = None
         self._replica.release()
@@ -127,9 +127,9 @@ class BundledCall:
         self._host.finished(self._call, status)
 
 
-def goes_on(error: ConnectionFailed, call: Call) -> bool:
-    """Return whether another replica gets a call whose connection failed."""
-    return not error.sent or (error.stale and call.repeats())
+def use_retry(error: ConnectionFailed, call: Call) -> bool:
+    """Return whether another replica gets a call whose connection failed: once if it was sent."""
+    return not error.sent or (error.stale and call.use_retry())
 
 
 def closed_unanswered(error: ConnectionFailed) -> FunctionFault:

@@ -46,7 +46,7 @@ class Call:
         template: The repeated part of what is passed on.
         function: The function that answers the call; None before it is known.
         begun: Whether a replica may have started it.
-        spare: Whether another function may answer it, if this one cannot start it.
+        has_fallback: Whether another function may answer it, if this one cannot start it.
         replica: The replica that the call was sent to; None between two, and before the first.
         overdue: Why the call was ended, if it took too long.
     """
@@ -65,9 +65,9 @@ class Call:
         "begun",
         "exchange",
         "function",
+        "has_fallback",
         "overdue",
         "replica",
-        "spare",
         "template",
     )
 
@@ -83,7 +83,7 @@ class Call:
             self._own += b"x-forwarded-for: %b\r\n" % peer.encode("latin-1")
         self._version = self._called = b""
         self.function: Function | None = None
-        self.begun = self.spare = False
+        self.begun = self.has_fallback = False
         self.replica: Replica | None = None
         self.overdue: DeadlineMissed | None = None
         self._limit_s = math.inf
@@ -98,10 +98,10 @@ class Call:
                 if it cannot start it.
             called: The function that the client called.
         """
-        self.spare = function is not called
+        self.has_fallback = function is not called
         names = [each.deployment.service.encode() for each in (function, called)]
         self._version = b"%b: %b\r\n" % (VERSION_HEADER, names[0])
-        self._called = b"%b: %b\r\n" % (_CALLED, names[1]) if self.spare else b""
+        self._called = b"%b: %b\r\n" % (_CALLED, names[1]) if self.has_fallback else b""
 
     def sent_to(self, replica: Replica, limit_s: float, now: float) -> None:
         """Record the replica, and start the call's time unless the gateway has given its start.
@@ -166,16 +166,16 @@ class Call:
             return f"the {self.template.own_s:g} s that X-Timeout gives it"
         return f"{self._limit_s:g} s, the maximum by its own time limits"
 
-    def repeats(self) -> bool:
+    def use_retry(self) -> bool:
         """Return whether it is sent again after its connection was closed without a response.
 
         Only once, as the request itself may be the cause, and only if a function may receive it
         twice.
         """
         instance = self.replica and self.replica.instance
-        repeats = bool(instance and instance.repeatable) and not self._retried
-        self._retried = self._retried or repeats
-        return repeats
+        retry = bool(instance and instance.repeatable) and not self._retried
+        self._retried = self._retried or retry
+        return retry
 
     def takes_retry(self) -> bool:
         """Return whether it was stopped only to be sent to another replica, and clear that mark."""

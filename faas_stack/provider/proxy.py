@@ -28,7 +28,7 @@ from faas_stack.provider.bundled_call import (
     CLIENT_LEFT,
     BundledCall,
     closed_unanswered,
-    goes_on,
+    use_retry,
 )
 from faas_stack.provider.call import INTERNAL, Call, may_be_bundled
 from faas_stack.provider.call_template import PREFIX, CallTemplates
@@ -226,24 +226,24 @@ class Proxy:
         self._count(call, function)
         loop = asyncio.get_running_loop()
         for left in reversed(range(_TRIES)):
-            if call.spare and not function.available:
+            if call.has_fallback and not function.available:
                 break
             replica: Replica = await self._orchestrator.acquire(function)
             try:
                 call.sent_to(replica, function.call_limit_s, loop.time())
-                return await self._send(replica.pool, call, last=not (left or call.spare))
+                return await self._send(replica.pool, call, last=not (left or call.has_fallback))
             except _NotBegun:
                 call.begun = False
                 replica.instance.suspect()
             except ConnectionFailed as error:
                 call.begun = error.sent
                 replica.instance.suspect()
-                if not goes_on(error, call):
+                if not use_retry(error, call):
                     raise closed_unanswered(error) from error
             except asyncio.CancelledError:
                 if not call.takes_retry():
                     raise
-                _go_on()
+                _undo_cancellation()
             finally:
                 call.replica = None
                 replica.release()
@@ -269,8 +269,8 @@ class Proxy:
         return response.status
 
 
-def _go_on() -> None:
-    """Undo the cancellation of the current task."""
+def _undo_cancellation() -> None:
+    """Let the current task continue, although it was cancelled."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - this is called by one
     task.uncancel()

@@ -1,6 +1,6 @@
 """The controller of one function: reports and plans in, actions and sidecar configuration out.
 
-It combines what sidecars report (`reports`), how many instances there should be
+It combines what sidecars report (`sidecar_reports`), how many instances there should be
 (`desired_replicas`), the calls of the OpenFaaS API that lead there (`reconciler`), and the
 configuration of the front sidecars (`sidecar_config`). The time is passed in; nothing here does
 I/O.
@@ -62,6 +62,7 @@ class Controller:
         sidecar_config: Configuration of its fronts.
         decisions: The latest decisions.
         interference: States of the instances of its variants.
+        wanted: Number of instances that there should be now, by class.
         notes: Problems.
         remarks: Why it has another plan than its policy wanted.
         failure: Why its policy does not plan for it; empty if it does.
@@ -93,7 +94,7 @@ class Controller:
         self._listed_s = math.inf
         self._read: tuple[Mapping[str, str], ...] | None = None
         self._disagreements = Disagreements()
-        self._formed: tuple[Plan | None, dict[str, Any] | None] = (None, None)
+        self._plan_dict: tuple[Plan | None, dict[str, Any] | None] = (None, None)
         self._wrong: list[str] = []
         self.observe(base, {})
         self.notes += self._wrong
@@ -238,7 +239,7 @@ class Controller:
         self.wanted = self.interference.more(self.wanted, self.settings.scale_max)
         actions = self._reconciler.step(classes, self.wanted, observed, now_s)
         surplus = stand_ins(self.plan, self._deployed, ready, awaited=self._reconciler.awaited)
-        config.give(self.plan, surplus, ready)
+        config.update(self.plan, surplus, ready)
         self.notes = [
             *self._wrong,
             *self._reconciler.notes,
@@ -284,10 +285,10 @@ class Controller:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state that must survive a restart."""
-        if self.plan is not self._formed[0]:
-            self._formed = (self.plan, self.plan.to_dict() if self.plan else None)
+        if self.plan is not self._plan_dict[0]:
+            self._plan_dict = (self.plan, self.plan.to_dict() if self.plan else None)
         return {
-            "plan": self._formed[1],
+            "plan": self._plan_dict[1],
             "term": self._term(),
             "version": self.sidecar_config.version,
             "reports": self.reports.to_dict(),

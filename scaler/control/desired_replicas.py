@@ -77,7 +77,7 @@ class DesiredReplicas:
             self._asleep = {}
             if last_only and state.idle_s is not None:
                 counts = _last(plan, counts, state.idle_s, state)
-        return _at_least(self._floor(state), counts, plan)
+        return _at_least(_floor(state), counts, plan)
 
     def _kept(self, plan: Plan, keep_alive_s: float, state: FunctionState) -> dict[str, int]:
         before, self._asleep = self._asleep, {}
@@ -109,9 +109,10 @@ class DesiredReplicas:
             counts[each.name] = max(counts[each.name], awake)
             waiting -= woken * each.batch_size
 
-    def _floor(self, state: FunctionState) -> int:
-        """Return the least number of instances: one suffices for requests that wait without any."""
-        return max(state.least, 1 if state.starving or state.queued else 0)
+
+def _floor(state: FunctionState) -> int:
+    """Return the least number of instances: one suffices for requests that wait without any."""
+    return max(state.least, 1 if state.starving or state.queued else 0)
 
 
 def _last(

@@ -264,6 +264,6 @@ class Reconciler:
     def _without_failures(self, name: str, observed: ObservedState) -> Action | None:
         """Remove instances that do not become ready, as they only occupy capacity."""
         status, ready = observed.deployed[name], observed.ready.get(name, 0)
-        if status.replicas <= max(ready, 0):
+        if status.replicas <= ready:
             return None
         return Action("scale", name, status.name, replicas=ready)

@@ -46,13 +46,13 @@ class SidecarConfig:
         """Name of the current state; empty without a plan."""
         return f"{self.term}:{self.version}:{self._changes}" if self.plan else ""
 
-    def give(
+    def update(
         self,
         plan: Plan,
         surplus: Sequence[InstanceClass],
         ready: Mapping[str, tuple[str, ...]],
     ) -> None:
-        """Apply a plan.
+        """Make this the configuration for a plan; its revision changes only if it does.
 
         Args:
             plan: The plan in force.

@@ -169,10 +169,6 @@ class LocalOrchestrator:
     async def replace(self, deployment: Deployment) -> Callable[[], None]:
         """Replace a function as `update` does, and return a function that rolls it back.
 
-        Args:
-            deployment: The new deployment.
-            least: Minimum number of replicas; None for its initial number.
-
         Returns:
             A function that rolls back the change, unless another deployment has followed.
         """

@@ -96,17 +96,17 @@ def test_interval_grows_with_message_cost() -> None:
 def test_version_changes_only_with_routes_and_addresses() -> None:
     """Routes change the version and addresses the revision; explanations change neither."""
     config = SidecarConfig(7)
-    config.give(plan(SMALL), (), {"small": ("a",)})
+    config.update(plan(SMALL), (), {"small": ("a",)})
     first = (config.version, config.revision)
-    config.give(replace(plan(SMALL), explain=("because",)), (), {"small": ("a",)})
+    config.update(replace(plan(SMALL), explain=("because",)), (), {"small": ("a",)})
     assert first == (config.version, config.revision)
     kept = replace(plan(SMALL), keep_alive_s=300.0, last_only=True)
-    config.give(kept, (), {"small": ("a",)})
+    config.update(kept, (), {"small": ("a",)})
     assert first == (config.version, config.revision)
-    config.give(plan(SMALL), (), {"small": ("a", "b")})
+    config.update(plan(SMALL), (), {"small": ("a", "b")})
     assert first[0] == config.version
     assert first[1] != config.revision
-    config.give(plan(SMALL, LARGE), (), {})
+    config.update(plan(SMALL, LARGE), (), {})
     assert first[0] + 1 == config.version
 
 
@@ -114,7 +114,7 @@ def test_plan_with_higher_term_is_newer() -> None:
     """A plan of a later start is newer by its higher term, whatever the versions are."""
     before, after = SidecarConfig(7, version=57), SidecarConfig(8)
     for config in (before, after):
-        config.give(plan(SMALL), (), {})
+        config.update(plan(SMALL), (), {})
         assert config.plan is not None
         assert (config.term, config.version) == config.plan.full_version
     assert before.plan
@@ -126,7 +126,7 @@ def test_plan_with_higher_term_is_newer() -> None:
 def test_old_instances_stay_in_plan_while_new_ones_load() -> None:
     """While new instances load, old ones stay in the plan with a weight by their capacity."""
     config = SidecarConfig(7)
-    config.give(plan(LARGE), [SMALL, SMALL], {"small": ("a", "b"), "other": ("c",)})
+    config.update(plan(LARGE), [SMALL, SMALL], {"small": ("a", "b"), "other": ("c",)})
     assert config.plan is not None
     assert {"large": 0.8, "small": 0.2} == pytest.approx(dict(config.plan.routes[0].weights))
     assert {"small": ("a", "b")} == config.instances
