@@ -52,7 +52,7 @@ class Calls:
         self._unsent: dict[int, Unsent] = {}
         self._unsent_bytes = 0
         self._due = False
-        self._connection: CallConnection | None = None  # that takes calls
+        self._connection: CallConnection | None = None  # the one that takes calls
         self._connections: set[CallConnection] = set()
         self._connecting: asyncio.Task[None] | None = None
 

@@ -107,7 +107,7 @@ class CallConnection(asyncio.Protocol):
         self._served = False  # a call was answered on it before
         self._ended = False  # the peer wants no further calls on it
         self._window = CallWindow()
-        self._marked = False  # the next answers are
+        self._marked = False  # the next answers have a mark
         self._refused = 0  # calls refused in place of the peer that it was not told of yet
         self._late_after_s = math.inf  # from a call's arrival; until the peer marks an answer
 

@@ -264,7 +264,7 @@ class Connection(asyncio.Protocol):
         ):
             exchange = exchanges[self._handed_over]
             self._handed_over += 1
-            if not exchange.answered:  # a refusal is
+            if not exchange.answered:  # refused ones are answered already
                 self.server.dispatch(exchange)
         self._handing_over = False
         if self._paused or self._handed_over < len(exchanges):

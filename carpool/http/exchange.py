@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     Body = bytes | memoryview
-    Successor = Callable[[Any, asyncio.Transport], Any]  # of server and socket, a connection
+    Successor = Callable[[Any, asyncio.Transport], Any]  # makes a connection of server and socket
     Headers = Iterable[tuple[str, str]] | bytes  # or their lines as sent, each with its end
 
 __all__ = ["UNKNOWN_LENGTH", "Exchange", "KnownHead", "encoded"]
@@ -207,7 +207,10 @@ class Exchange:
 
     def tell_gone(self) -> None:
         """Tell the application, once, that the client has left; its errors are logged."""
-        on_gone, self.on_gone = self.on_gone, None  # it mostly refers to its exchange
+        on_gone, self.on_gone = (
+            self.on_gone,
+            None,
+        )  # mostly refers to this exchange: break the cycle
         if on_gone:
             try:
                 on_gone()

@@ -130,7 +130,7 @@ class Intake:
         self._soon = soon
         self._later = later
         self._parked: OrderedDict[Parkable, tuple[float, bytes]] = OrderedDict()
-        self._due = False  # a turn will come
+        self._due = False  # a turn is scheduled
         self.parking = False
         self.waited_s = 0.0
 

@@ -266,7 +266,7 @@ class Server:
             self.quiet.set_result(None)
 
     def _busy(self) -> bool:
-        awaited = self._awaited  # mostly still so: all are looked at only once it has ended
+        awaited = self._awaited  # usually still busy, so that the others need not be checked
         if awaited is None or awaited not in self.connections or not awaited.unfinished:
             self._awaited = next((each for each in self.connections if each.unfinished), None)
         return self._awaited is not None

@@ -40,7 +40,7 @@ def read(path: Path, columns: Mapping[str, Column], problems: Problems) -> list[
 def read_csv_text(path: Path, problems: Problems) -> str | None:
     """Return the text of a file, which gzip may have compressed; None adds a problem."""
     text = read_text(path, problems, may_be_gzip=True)
-    return text.removeprefix("\ufeff") if text else text  # the mark of spreadsheets
+    return text.removeprefix("\ufeff") if text else text  # byte order mark
 
 
 def parse(path: Path, text: str, columns: Mapping[str, Column], problems: Problems) -> list[Line]:

@@ -123,7 +123,7 @@ class Proxy:
             call.function.answers[status] += 1
 
     def _observe(self, exchange: Exchange, status: int) -> None:
-        # The loop's clock, but to ask for the loop takes a system call until Python 3.12.
+        # This is the loop's clock. Asking for the loop takes a system call until Python 3.12.
         seconds = time.monotonic() - exchange.received
         self._metrics.observe(status, exchange.method, "/function/{name}", seconds)
 

@@ -19,7 +19,7 @@ class MessageOrder:
     """The last message number of each sender."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[int, float]] = {}  # in the order of hearing
+        self._last: dict[str, tuple[int, float]] = {}  # the longest silent first
         self._changed: set[str] = set()
 
     def __len__(self) -> int:

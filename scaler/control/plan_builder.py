@@ -54,7 +54,7 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str, term: int) -
         return before  # before the check, which takes most of a round
     return Plan(
         function=load.name,
-        version=before.version if before else 1,  # what changes is `numbered`
+        version=before.version if before else 1,  # `numbered` increases it if the plan has changed
         term=term,
         routes=routes,
         predicted=proposal.predicted or Predicted(cost_per_request=_cost(load, proposal)),

@@ -68,7 +68,7 @@ class Batcher:
         shedding: decides whether requests predicted to be late are refused.
         batch_bytes_max: largest batch in bytes; a single larger request travels alone.
         fingerprint: returns equal values for similar requests, such as one that is sent again.
-        upstreams: keeps the instances; still empty.
+        upstreams: keeps the instances; must be empty.
 
     Attributes:
         upstreams: the instances.

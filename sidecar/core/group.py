@@ -61,7 +61,7 @@ class Group:
         self._interactive: deque[Request] = deque()
         self._background: deque[Request] = deque()
         self._departs_after = math.inf
-        self._deadlines_in_order = True  # they never fall along a lane
+        self._deadlines_in_order = True  # in each lane, none is before its predecessor
         self.request_count = 0
         self.item_count = 0
 

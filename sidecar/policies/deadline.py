@@ -105,9 +105,7 @@ def _best_of(waiting: Waiting, first: Sequence[Request], *, whole_queue: bool) -
     """Return `_most_saved` among ``first``; None if the requests behind them matter, too."""
     now, exec_time = waiting.now, waiting.exec_time
     requests = [request for request in first if request.deadline < math.inf]
-    ends = list(
-        accumulate([request.item_count for request in requests])
-    )  # items up to each request
+    ends = list(accumulate([request.item_count for request in requests]))  # items so far
     best, best_rate = Decision(waiting.limit), 0.0
     late = 0  # number of late first requests; grows with the size, as larger batches take longer
     for size in _sizes(min(waiting.count, waiting.limit)):

@@ -7,8 +7,8 @@ connection is idle.
 
 When thousands of sockets are readable, an iteration takes long, and its requests have waited in
 their sockets for up to the length of the previous iteration, half of it on average. That wait
-counts against a request's deadline; otherwise an overloaded sidecar would take every request for
-fresh. At most half of the objective is counted; otherwise after a long stall every request would
+counts against a request's deadline; otherwise an overloaded sidecar would consider every request
+new. At most half of the objective is counted; otherwise after a long stall every request would
 be late forever.
 """
 
