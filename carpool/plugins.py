@@ -174,7 +174,9 @@ def build(policy_class: type[Any], params: Mapping[str, Any]) -> Any:  # noqa: A
     data = getattr(policy_class, "Params", None)
     policy = policy_class.__qualname__
     if not (isinstance(data, type) and dataclasses.is_dataclass(data)):
-        raise ConfigError([Problem("policy", policy, "a class with a nested dataclass Params")])
+        hint = "it is empty if there are no parameters: see docs/own-policy.md"
+        expected = "a class with a nested dataclass Params"
+        raise ConfigError([Problem("policy", policy, expected, hint)])
     problems = Problems()
     fields = {field.name: field for field in dataclasses.fields(data) if field.init}
     hints = _hints(data)
