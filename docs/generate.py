@@ -62,9 +62,13 @@ def parameters_table(kind: plugins.Kind) -> str:
     for name in plugins.BUILT_IN[kind]:
         data = plugins.resolve(kind, name).Params
         meanings = _meanings(data)
+        fields = dataclasses.fields(data)
+        if missing := [field.name for field in fields if field.name not in meanings]:
+            text = f"the docstring of {data.__module__}.{data.__qualname__} has no"
+            sys.exit(f"{text} {', '.join(missing)} under Attributes: describe each parameter there")
         rows += [
             (f"`{name}`", f"`{field.name}`", field.type, f"`{field.default}`", meanings[field.name])
-            for field in dataclasses.fields(data)
+            for field in fields
         ]
     return _table(("policy", "parameter", "type", "default", "meaning"), rows)
 
