@@ -58,8 +58,9 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "lsth": "scaler.prewarm.long_short_histogram:LongShortHistogram",
         "breakeven": "scaler.prewarm.breakeven:BreakEven",
     },
-    "backend": {},  # Carpool's own are commands with their own options
+    "backend": {},  # see `_BACKEND_COMMANDS`
 }
+_BACKEND_COMMANDS = ("docker", "kubernetes")  # built in, each with options of its own
 GROUPS: dict[Kind, str] = {
     "batch": "carpool.batch_policies",
     "scale": "carpool.scale_policies",
@@ -126,7 +127,8 @@ def resolve(kind: Kind, name: str) -> type[Any]:
         both = " and ".join(f"{policy.origin} ({policy.target})" for policy in owners)
         problems.add(setting, name, "a name that is registered once", f"it names {both}")
     elif not owners and ":" not in name:
-        names = sorted({policy.name for policy in known})
+        own = _BACKEND_COMMANDS if kind == "backend" else ()
+        names = sorted({policy.name for policy in known}.union(own))
         hint = nearest(name, names)
         problems.add(setting, name, f"one of {', '.join([*names, 'pkg.module:Class'])}", hint)
     problems.raise_if_any()

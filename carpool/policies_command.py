@@ -128,7 +128,8 @@ def _described(kind: plugins.Kind, policy: plugins.ListedPolicy) -> dict[str, An
     translated = plugins.knobs(policy_class).values()
     entry["params"] = _defaults(policy_class)
     entry["knobs"] = {knob.name: knob.parameter for knob in translated if knob.parameter}
-    entry["summary"] = (policy_class.__doc__ or "").strip().partition("\n")[0]
+    summary, _, _ = (policy_class.__doc__ or "").strip().partition("\n")
+    entry["summary"] = summary.replace("``", "`")
     return entry
 
 

@@ -32,13 +32,13 @@ _QUIET_S = 2.0  # a run that is over by then needs no progress
 _OFTEN_S, _SELDOM_S = 0.2, 10.0  # to a terminal, and to a file
 
 
-def main(argv: list[str]) -> int:
-    """Simulate, print, and write a report if one is asked for.
+def main(argv: list[str], prog: str = "carpool simulate") -> int:
+    """Simulate, print, and write a report if one is asked for; ``prog`` is the command's name.
 
     Raises:
         ConfigError: flags, a scenario or policies that cannot be used, or a policy that fails.
     """
-    chosen = flags.parse(argv)
+    chosen = flags.parse(argv, prog)
     scenario = chosen.applied(read_scenario(chosen.scenario))
     check_policies(scenario)
     check_load(scenario, chosen.settings.interval_s)

@@ -65,13 +65,13 @@ class SimulateArguments:
         return scenario
 
 
-def parse(argv: Sequence[str]) -> SimulateArguments:
-    """Parse the command line.
+def parse(argv: Sequence[str], prog: str = "carpool simulate") -> SimulateArguments:
+    """Parse the command line of the command named ``prog``.
 
     Raises:
         ConfigError: values that cannot be used.
     """
-    flags = _parser().parse_args(argv)
+    flags = _parser(prog).parse_args(argv)
     problems = Problems()
     interval = flags.interval or (_RATE_LEVEL_INTERVAL if flags.rate_level else _INTERVAL)
     interval_s = read_value(_TIME, "--interval", interval, problems)
@@ -113,9 +113,9 @@ def parse(argv: Sequence[str]) -> SimulateArguments:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="carpool simulate", description="Run a scenario in simulated time under policies."
+        prog=prog, description="Run a scenario in simulated time under policies."
     )
     add = parser.add_argument
     add("scenario", type=Path, help="a scenario file, or the name of an example such as osvt")

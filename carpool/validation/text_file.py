@@ -15,13 +15,16 @@ _GZIP = b"\x1f\x8b"
 _SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # of .xlsx and .ods, and of .xls
 
 
-def read_text(path: Path, problems: Problems, *, may_be_gzip: bool = False) -> str | None:
+def read_text(
+    path: Path, problems: Problems, *, may_be_gzip: bool = False, missing: str = ""
+) -> str | None:
     """Return the text of ``path``; if it cannot be read, return None and add a problem.
 
     Args:
         path: The file, read once, so it may be a pipe.
         problems: Gets the problem.
         may_be_gzip: Whether a file compressed by gzip is decompressed.
+        missing: What to do if there is no such file.
     """
     data = b""
     try:
@@ -30,7 +33,7 @@ def read_text(path: Path, problems: Problems, *, may_be_gzip: bool = False) -> s
             data = _decompressed(data)
         return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
-        problems.add("file", str(path), "an existing file")
+        problems.add("file", str(path), "an existing file", missing)
     except EOFError as error:
         problems.add(str(path), str(error), "an intact gzip file")
     except OSError as error:

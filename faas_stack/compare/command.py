@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     if "--matrix" in argv:
         return matrix.main([flag for flag in argv if flag != "--matrix"])
     if "--live" not in argv and not {"-h", "--help"} & set(argv):
-        return simulation.main(argv)
+        return simulation.main(argv, "carpool compare")
     args = _parser().parse_args(argv)
     chosen = flags.parse([str(args.scenario), *_simulated(args)])
     scenario = chosen.applied(read_scenario(chosen.scenario))

@@ -81,7 +81,7 @@ def read(
         The stack file, None if there is no text or no YAML, and the problems.
     """
     problems = Problems()
-    text = read_text(path, problems)
+    text = read_text(path, problems, missing="carpool new NAME creates one")
     if text is None:
         return None, problems.found
     text = substitute(text, env, str(path), problems)

@@ -81,8 +81,8 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
         ConfigError: no ``fprocess``, or the watchdog is required and missing.
     """
     if not options.fprocess:
-        problem = Problem("fprocess", "", "the handler's command", "python -m watchdog_plugin")
-        raise ConfigError([problem])
+        hint = "set fprocess='python -m watchdog_plugin'"
+        raise ConfigError([Problem("fprocess", "", "the handler's command", hint)])
     # of-watchdog listens on every interface, so other machines could reach the handler.
     key = os.urandom(16).hex()
     env = {**_defaults(options), **env, "handler_key": key}

@@ -56,6 +56,13 @@ def keys(data: Any) -> Any:
     return {key: keys(value) for key, value in data.items()} if isinstance(data, dict) else None
 
 
+def test_usage_names_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without ``--live``, too, a missing option is reported by the name of the command."""
+    with pytest.raises(SystemExit):
+        main(["compare", str(folder / "scenario.yaml")])
+    assert "carpool compare: error: the following arguments" in capsys.readouterr().err
+
+
 def test_compare_without_stack_is_a_simulation(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,7 +42,7 @@ def test_plugin_backend_runs_functions(tmp_path: Path) -> None:
     ("argv", "said"),
     [
         (["tests.faas_stack.plugin_backend:Unfinished"], "it lacks size, busy_gpus, check, stop"),
-        (["nomad"], "expected one of pkg.module:Class"),
+        (["nomad"], "expected one of docker, kubernetes, pkg.module:Class"),
         ([NAME], "image"),
         ([NAME, "--params", '{"image": 3}'], "image = '3': expected str"),
         ([NAME, "--params", "image"], "--params"),
@@ -62,7 +62,7 @@ def test_name_of_installed_backend_leads_to_its_parameters(
 ) -> None:
     """The name of an entry point is that of the backend: its own parameter is missing."""
     assert 2 == main(["provider", "workers"])
-    assert "expected one of pkg.module:Class" in capsys.readouterr().err
+    assert "expected one of docker, kubernetes" in capsys.readouterr().err
     _install(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     assert 2 == main(["provider", "workers"])

@@ -263,7 +263,7 @@ def test_port_in_use(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (("-f", "none.yaml"), "none.yaml': expected an existing file"),
+        (("-f", "none.yaml"), "expected an existing file; carpool new NAME creates one"),
         (("--ready-timeout", "soon"), "--ready-timeout = 'soon': expected a duration"),
         (("--port", "99999"), "'127.0.0.1:99999': expected HOST:PORT"),
     ],
