@@ -99,11 +99,15 @@ def test_a_record_has_its_number_date_and_sections(record: Path) -> None:
 
 
 def test_the_index_lists_every_record_under_its_title() -> None:
-    """Numbers have no gaps, and titles are those of the records."""
+    """Numbers have no gaps, titles are those of the records, and proposals are marked."""
     listed = re.findall(
         r"^\| \[(\d{4})\]\(([^)]+)\) \| (.+) \|$", _read("docs/adr/README.md"), re.MULTILINE
     )
-    titles = [record.read_text().partition("\n")[0].partition(". ")[2] for record in RECORDS]
+    titles = []
+    for record in RECORDS:
+        first, _, rest = record.read_text(encoding="utf-8").partition("\n\n")
+        mark = " (proposed, not built)" if rest.startswith("Proposed") else ""
+        titles.append(first.partition(". ")[2] + mark)
     assert [f"{number:04}" for number in range(1, len(RECORDS) + 1)] == [row[0] for row in listed]
     assert [(r.name, title) for r, title in zip(RECORDS, titles, strict=True)] == [
         row[1:] for row in listed
