@@ -52,6 +52,9 @@ class SidecarReports:
         interval_s: Reporting interval that sidecars were told; silence for several times as long is
             a fault.
         outcomes: Requests by outcome, since the start.
+        arrivals: Requests by application, since the start.
+        batches: Batches by class, since the start.
+        item_count: Items in them by class.
         latency: Times from arrival to response, since the start.
         exec_s: Execution time of batches by class, since the start.
         starts: Number of instances that have become ready.
@@ -106,10 +109,8 @@ class SidecarReports:
             and before.state == announcement.state
         )
         since_s = before.since_s if before is not None and same else now_s
-        known = before is not None and before.sender in (
-            "",
-            announcement.sender,
-        )  # "": kept from before
+        senders = ("", announcement.sender)  # "": restored from the store
+        known = before is not None and before.sender in senders
         self.starts += announcement.state == "ready" and not (
             known and before and before.state == "ready"
         )
