@@ -1,7 +1,8 @@
-"""What ``aim: cost`` of `infless` costs beside ``aim: resources``: ``python -m benchmarks aims``.
+"""Compare the costs of `infless` by ``aim``: ``python -m benchmarks aims``.
 
-One function on servers without number, under Poisson arrivals and bursts, by both ways to pay: the
-example tables, of models that GPUs make cheap and of small ones, and two linear models.
+One function on unlimited servers, under Poisson arrivals and bursts and under both billing rules,
+with two kinds of example tables (models that are cheapest on GPUs, and small ones) and two linear
+models.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a request costs the sidecar, or the provider, beside another version of it.
+"""Measure the CPU time of a request in the sidecar or the provider, compared with another version.
 
 ``python -m benchmarks cost --against DIR`` sends `tiny` a steady rate, far enough below its
-capacity that all is in time, to the sidecar of this tree and to that of the tree in DIR, in turn,
-and prints the CPU time of the sidecar's own process for a request. With ``--server
-carpool-provider`` it goes through ``/function/NAME``, and the process is the provider's. With
-``--traces SHARE`` each tree also has turns in which that share of the requests is traced.
+capacity that all responses are in time, to the sidecars of this tree and of the tree in DIR, in
+turn, and prints the CPU time of the sidecar's own process for a request. With ``--server
+carpool-provider``, requests go through ``/function/NAME``, and the process is the provider's. With
+``--traces SHARE``, each tree also has turns in which that share of the requests is traced.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""Applications that share a function: what each way of grouping costs, and how long planning takes.
+"""Compare ways to group the applications of a function by cost, and measure the time of planning.
 
 ``python -m benchmarks grouping --coefficients FILE`` prices the cases of HarmonyBatch's artefact by
-its billing rule: as the artefact counts, with batches taken for full; what such plans really cost;
-MBS+ (`benchmarks.mbs_plus`); and Carpool's. With ``--simulate SECONDS`` the last is simulated too;
-with ``--exhaustive`` it is put beside all divisions into any sets (`benchmarks.divisions`), with
-``--bound`` beside what none of them costs less than (`benchmarks.division_bound`, in minutes).
-Without a file the stand-in of the example is taken. ``--plot FILE`` draws costs over the load.
+its billing rule: its plans as the artefact prices them, with every batch assumed full; the real
+cost of these plans; MBS+ (`benchmarks.mbs_plus`); and Carpool's plans. ``--simulate SECONDS`` also
+simulates the latter; ``--exhaustive`` compares them with all divisions into any sets
+(`benchmarks.divisions`), and ``--bound`` with a lower bound of the cost
+(`benchmarks.division_bound`, in minutes). Without a file, the coefficients of the example are used.
+``--plot FILE`` draws costs over the load.
 
 Planning times are those of the first plan, which reads the latency model, and the median and the
-longest of the plans after it, each with the one before in force, for rates that rise by a percent
-of the first from each to the next. The longest search for groups; most reuse those found for nearly
-the same rates. They are seconds of the processor, so that neighbours on the machine change little.
+maximum of later plans, each with the one before in force, for rates that rise in steps of a percent
+of the first rate. The slowest search for groups; most reuse those found for nearly the same rates.
+Times are CPU time, so that other programs change little.
 """
 
 from __future__ import annotations

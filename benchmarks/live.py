@@ -1,22 +1,21 @@
-"""One trace on the running stack and in the simulator, under every scaling policy, side by side.
+"""Compare a trace on the running stack with its simulation, under every scaling policy.
 
 Two functions: a small real model, on instances of a quarter of a core each, and a stand-in that
-takes as long and computes nothing, so that only queueing, batching and scaling are compared.
-What executions and loading take is measured on the stack first, and kept; the scenario made of that
-is replayed live by ``carpool compare --live`` and simulated: the same requests, at the same times.
-The real model's parts of cores are simulated as the kernel hands them out (``carpool simulate
---quota``); what a request takes on the network (``--network-time``) and by how much
-executions take longer while other instances load (``--loading-slows``) is measured of both.
+takes as long and computes nothing, so that only queueing, batching and scaling are compared. First
+the times of executions and of loading are measured on the stack, and kept. A scenario made from
+them is replayed live by ``carpool compare --live`` and simulated, with the same requests at the
+same times. For the real model, the kernel's scheduling of parts of a core is simulated (``carpool
+simulate --quota``); the time on the network (``--network-time``) and the slowdown of executions
+while other instances load (``--loading-slows``) are measured for both.
 
-The trace is chosen so that small errors stay small. Where instances are as good as full, or a step
-is more than they can take before others have loaded, a percentile says how long a backlog lasted;
-there, three percent of an execution time are thirty of a percentile, and two live runs differ by
-more than what is to be compared. So the rate rises in steps that the instances which are there can
-take, and batches take several of the periods in which a part of a core is handed out. Chance is
-left: a cluster of requests that is just taken for a surge, or just not, is an instance for a
-minute. So of some seeds the one is taken whose simulated numbers change the least with what no two
-runs share: when planning rounds are, and half a percent of an execution time. No live run has a
-part in that choice.
+The trace is chosen so that small errors have small effects. If instances are nearly saturated, or
+the load steps beyond what they can serve before others have loaded, a percentile shows how long a
+backlog lasted: three percent of an execution time then change it by thirty, and two live runs
+differ by more than what is to be compared. So the rate rises in steps that the existing instances
+can serve, and batches take several periods of the quota. Chance remains: a cluster of requests that
+just counts as a surge, or just does not, is an instance for a minute. So of several seeds, the one
+is taken whose simulated numbers change the least with what differs between any two runs: the times
+of planning rounds, and half a percent of an execution time. No live run has a part in that choice.
 
 The machine is not as fast in each run as when it was measured. Runs that did not record their
 execution times, a quarter of an hour apart, had median latencies as if executions had taken 10 %
@@ -25,12 +24,12 @@ twice: with the times measured before, and with executions that take as long as 
 its runs (``carpool simulate --exec-factor``), while policies plan with the times measured before,
 as live. Both are on the page.
 
-To a policy, the first requests of the warming up are a jump, for which some start more instances
-than their rate needs. What is no longer wanted goes after ten seconds, not a minute, and the trace
-begins when no policy has that jump in mind any more. Still, what happened before can last: an
-instance that is never idle for long enough stays. So a live run records the instances that it
-began with, and its simulations begin with the same. The first rate is in the middle between rates
-at which a policy would begin with another number of instances.
+To a policy, the first requests of the warm-up are a jump, for which some start more instances than
+their rate needs. Instances that are no longer wanted are removed after ten seconds instead of a
+minute, and the trace begins when no policy remembers that jump. What happened before can still
+last: an instance that is never idle for long enough stays. So a live run records the instances that
+it began with, and its simulations begin with the same. The first rate is in the middle between
+rates at which a policy would begin with another number of instances.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How soon instances follow a step of the load on the running stack, step after step.
+"""Measure how soon instances follow a step of the load on the running stack, step after step.
 
 The model of `benchmarks.live` under `infless`, with batches of up to 4 on quarters of a core, and a
-load that jumps from one and a half times what an instance takes of single requests to four times
-that, again and again; in between the instances are removed, as the stabilization window is short.
-The provider's list is looked at every 25 ms.
+load that repeatedly jumps from one and a half times the single requests that an instance can serve
+to four times that. In between the instances are removed, as the stabilization window is short. The
+provider's list is read every 25 ms.
 """
 
 from __future__ import annotations

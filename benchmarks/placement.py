@@ -1,15 +1,15 @@
-"""How long planning takes, from ten instances to ten thousand on two thousand servers.
+"""Measure how long planning takes, from ten to ten thousand instances on two thousand servers.
 
     python -m benchmarks.placement
 
-One round of `infless` with nothing running, for both of its searches, and two ways to have many
-instances: six functions that grow, or ever more functions with ten instances each, whose objectives
-are all different so that nothing is shared between them. The first round knows nothing of the
-models; `known` is a second one, in which the sizes that meet the objectives are known. Time of the
-process on one core, the best of several runs. INFless reports 0.5 ms an instance (ASPLOS'22,
-section 5.6); the limit here is 0.1 at ten thousand, for functions of ten once models are known.
-That time grows no faster than n log n is seen from the last column: time by n log n, against that
-of a tenth of the instances.
+One round of `infless` with nothing running, for both of its searches, with many instances in two
+ways: six functions that grow, or more and more functions with ten instances each, all with
+different objectives, so that they share nothing. In the first round nothing is known of the models;
+`known` is a second round, in which the sizes that meet the objectives are known. Times are CPU time
+on one core, the best of several runs. INFless reports 0.5 ms an instance (ASPLOS'22, section 5.6);
+the limit here is 0.1 ms with ten thousand, in functions of ten, once models are known. The last
+column shows that this time grows no faster than n log n: it is time by n log n, relative to that of
+a tenth of the instances.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How long planning takes, by policy and number of functions: ``python -m benchmarks planning``.
+"""Measure planning by policy and number of functions: ``python -m benchmarks planning``.
 
-Seconds are those of the processor, for all functions together: the first round, in which nothing is
-known, and the quickest of the steady ones that follow (`planning_rounds` says what is planned for).
-With ``--against DIR`` the tree in DIR plans the same, in turn with this one. Each number is the
-least of several turns, as nothing makes a program faster than it is.
+Times are CPU time for all functions together: of the first round, in which nothing is known, and of
+the fastest of the steady ones that follow (`planning_rounds` describes the functions). With
+``--against DIR`` the tree in DIR plans the same, alternating with this one. Each number is the
+lowest of several turns, because other programs only make it slower.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Prewarm policies on traces of days: cold starts against idle time, side by side.
+"""Compare prewarm policies on traces of days: cold starts and idle time.
 
 ``python -m benchmarks.prewarm --trace FILE --trace FILE`` prints Markdown, or JSON with ``--json``.
-A trace is replayed as a Poisson process with its rate, at several scales, against one instance that
-is there or not. In the cases named ``peaks`` its rate is shared out over many instances instead,
-each called only for what the ones before it cannot take: their idle times are those of a function
+A trace is replayed as a Poisson process with its rate, at several scales, for one instance that
+runs or does not. In the cases named ``peaks`` its rate is divided over many instances instead, each
+of which gets only what the ones before it cannot take: their idle times are those of a function
 that is scaled up and down, in steps of the trace. Two timers show what prewarming is for.
 
-Everything that is run is in the tables. Nothing here is timed.
+All cases are in the tables. Nothing here is timed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""How long it takes to find the variant that a request asks for, with 10 to 10 000 of them.
+"""Measure how long it takes to find the variant for a request, among 10 to 10,000 of them.
 
-``python -m benchmarks selection`` asks at random, some of it in vain. In `traded` every variant is
-slower and more expensive than all that are less accurate, which is the worst for the structure
-behind it; in `drawn` the three have nothing to do with each other. A change is an instance that
-becomes Active. With ``--live`` the choices are those of a running front
+``python -m benchmarks selection`` draws random demands, some of which no variant meets. In
+`traded`, every variant is slower and more expensive than all that are less accurate, which is the
+worst case for the index; in `drawn`, latency, accuracy and cost are independent. A change is an
+instance that becomes Active. With ``--live`` the choices are those of a running front
 (`benchmarks.selection_live`).
+
 The published figure is 2.2 ms (INFaaS, ATC'21, for 22 architectures and 175 variants).
 """
 

@@ -1,10 +1,10 @@
-"""What `infless` and `openfaas` take of cores and GPUs, and cost: ``python -m benchmarks shares``.
+"""Compare resources and cost of `infless` and `openfaas`: ``python -m benchmarks shares``.
 
-OSVT under its three traces, simulated with everything as it is by default, as a table for
-docs/scaling.md. OpenFaaS is there twice: with the two cores and ten percent of a GPU that INFless
-was compared with, and without the GPU (``cores``). A resource is INFless's: a percent of a GPU, or
-142/64 of a core. ``GPU`` is the part of a policy's resources that are shares of GPUs, ``idle`` the
-part of its instances' time in which they executed nothing.
+OSVT under its three traces, simulated with defaults, as a table for docs/scaling.md. OpenFaaS is
+simulated twice: with the two cores and ten percent of a GPU of INFless's comparison, and without
+the GPU (``cores``). The unit of resources is INFless's: a percent of a GPU, or 142/64 of a core.
+``GPU`` is the part of a policy's resources that are shares of GPUs, ``idle`` the part of its
+instances' time without an execution.
 """
 
 from __future__ import annotations

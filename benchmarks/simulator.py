@@ -1,7 +1,7 @@
 """Measure how many requests per second one core simulates: ``python -m benchmarks.simulator``.
 
-Times are CPU seconds, so that neighbours on the machine change little. The best of several rounds
-counts, as nothing makes a program faster than it is.
+Times are CPU time, and the best of several rounds counts, because other programs only make it
+slower.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How many sidecars one scaler serves: ``python -m benchmarks.sync``.
+"""Measure how many sidecars one scaler serves: ``python -m benchmarks.sync``.
 
-Synthetic sidecars, a tenth of them fronts, each with a connection of its own and at its own moment
-of the interval, speak to a real scaler. Its gateway is a stand-in that lists the functions and
-accepts whatever it is told. Time counts from the moment at which a message was due, so that a
-scaler that falls behind is seen to. Sidecars keep to the interval given here, not to the one they
-are told, which is printed beside.
+Synthetic sidecars, a tenth of them fronts, send messages to a real scaler, each on a connection of
+its own and at its own point of the interval. The scaler's gateway is a stand-in that lists the
+functions and accepts every change. Latency counts from the time at which a message was due, so that
+a scaler that falls behind is noticed. Sidecars keep the interval given here; the one that the
+scaler sets is printed beside it.
 """
 
 from __future__ import annotations

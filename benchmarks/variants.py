@@ -1,11 +1,11 @@
-"""INFaaS: how near greedy comes to the integer program, and what variants save over a day.
+"""Compare INFaaS's greedy search with the integer program, and variants with replicas over a day.
 
 ``python -m benchmarks variants`` draws 1000 tasks of 2 to 25 variants, some of which run already,
-solves each in both ways and prints the distribution of the ratio of their costs: of what runs in
-the end, with the loading of what has to be started. ``--simulate SECONDS`` adds the scenario of 175
-variants, simulated: with variants, with replicas of the one variant that is the cheapest at first,
-and with the best static choice (`benchmarks.static_variants`); then one application at low load
-beside static variants on a GPU, and the most that two servers take.
+solves each in both ways and prints the distribution of the ratio of their costs: those of all
+instances that run in the end, and of loading the new ones. ``--simulate SECONDS`` adds the scenario
+of 175 variants, simulated: with variants, with replicas of the one variant that is cheapest at
+first, and with the best static choice (`benchmarks.static_variants`); then one application at low
+load compared with static variants on a GPU, and the highest load that two servers can take.
 """
 
 from __future__ import annotations

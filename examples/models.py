@@ -1,10 +1,10 @@
 """Builds the example models into their function folders: ``python -m examples.models [NAME ...]``.
 
-Nothing here is downloaded. ``filetype`` is the trained model that the magika package ships, with
-two sums in another layout; ``resnet50`` is the architecture the onnx package keeps for its tests,
-with seeded weights and a free batch size; ``wide`` and ``tiny`` are layer stacks to put load on;
-``recurrent`` and ``transformer`` answer step by step (`sequences`). Seeded
-weights are the same everywhere and answers differ by input; only magika's answers mean anything.
+Nothing is downloaded. ``filetype`` is the trained model of the magika package, with two sums in
+another layout; ``resnet50`` is the architecture that the onnx package keeps for its tests, with
+seeded weights and a free batch size; ``wide`` and ``tiny`` are stacks of layers for load tests;
+``recurrent`` and ``transformer`` answer step by step (`sequences`). Seeded weights are the same
+everywhere, and answers differ by input; only magika's answers have a meaning.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Two models that answer step by step: an encoder, and a decoder whose state is spelled out.
+"""Two models that answer step by step: an encoder, and a decoder with an explicit state.
 
-Seeded weights never learn to end, so the first number of an input says how many steps its answer
-has; everything else about it depends on the whole input. What a decoder makes as ``next.X`` is what
-its following step reads as ``X`` (docs/handler.md).
+Seeded weights never learn to end, so the first number of an input is the number of steps of its
+answer; all else in the answer depends on the whole input. A decoder's output ``next.X`` is the
+input ``X`` of its next step (docs/handler.md).
 """
 
 from __future__ import annotations

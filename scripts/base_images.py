@@ -1,20 +1,20 @@
-"""Makes the images that Carpool's Dockerfiles start from, where none can be pulled.
+"""Make the images that Carpool's Dockerfiles start from, where none can be pulled.
 
 Usage: python scripts/base_images.py [--no-pull] [NAME...]
 
-An image that is here already stays, unless it was made here with another program inside than it
-would be now; one that can be pulled is pulled. For the rest a local image of the same name is made,
-so that the same files are built and run everywhere:
+An existing image is kept, unless it was made here with another program inside than it would have
+now. An image that can be pulled is pulled. For each other, a local image of the same name is made,
+so that the same Dockerfiles are built and run everywhere:
 
-- Python: a Debian of debootstrap with its Python, this machine's CA certificates and pip settings;
-- of-watchdog: the ``fwatchdog`` on the PATH, else a STAND-IN in Python, for tests alone;
-- OpenFaaS's gateway: the ``gateway`` on the PATH, else there is none;
-- Prometheus: Debian's own build of it;
-- CUDA: the Python image under its name. It has NO CUDA: what is built on it runs on the CPU.
+- Python: Debian from debootstrap with its Python, this machine's CA certificates and pip settings;
+- of-watchdog: the ``fwatchdog`` on the PATH, else a STAND-IN in Python, only for tests;
+- OpenFaaS's gateway: the ``gateway`` on the PATH, else none;
+- Prometheus: Debian's own build;
+- CUDA: the Python image under its name. It has NO CUDA: images built on it run on the CPU.
 
-Local images carry the label ``carpool.local`` that says which of these they are, and OpenFaaS's
-``carpool.digest``, of what is inside. They are for tests
-on this machine: do not push them. Needs a Docker Engine, root and, for the first, debootstrap.
+Local images have the label ``carpool.local``, which says which of these they are; the gateway's has
+``carpool.digest``, that of its program. They are for tests on this machine: do not push them. Needs
+a Docker Engine, root and, for Python, debootstrap.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Write down the exact versions that are installed: constraints.txt, and what images are made of.
+"""Write the exact versions of packages to constraints.txt and to the lists that images install.
 
-Usage: python scripts/lock.py [--keep]. Run by ``make lock``; with ``--keep`` what is written down
-already stays, and only what is new or fits no longer is resolved.
+Usage: python scripts/lock.py [--keep]. Run by ``make lock``. With ``--keep``, locked versions stay,
+and only new packages, and those whose version no longer fits, are resolved.
 
 - constraints.txt: every extra, resolved together; what developers and CI install.
 - docker/requirements/IMAGE.txt, and requirements.txt of the templates: the same versions, with the
   hashes of all their files, for ``pip install --require-hashes``.
 
-Versions hold for the oldest Python supported and all later ones, on every platform.
+Versions are valid for the oldest supported Python and all later ones, on every platform.
 """
 
 from __future__ import annotations

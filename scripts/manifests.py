@@ -1,6 +1,6 @@
-"""Render charts/manifests/carpool.yaml from the chart, for those who use no Helm.
+"""Render charts/manifests/carpool.yaml from the chart, for users without Helm.
 
-Usage: python scripts/manifests.py. Run by ``make manifests``; needs helm, and a test compares.
+Usage: python scripts/manifests.py. Run by ``make manifests``; needs helm. A test compares the two.
 """
 
 from __future__ import annotations

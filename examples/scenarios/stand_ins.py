@@ -1,14 +1,14 @@
-"""Writes the latency tables and traces that the scenarios beside it read.
+"""Writes the latency tables and traces of the scenarios beside it.
 
-They are stand-ins: plausible in size and shape, measured nowhere. Run it again after a change:
+They are stand-ins: plausible in size and shape, but not measured. Run it again after a change:
 
     python examples/scenarios/stand_ins.py
 
-A table follows from six numbers a model. On cores alone a batch of b takes a fixed time and a time
-for each item, which falls with the number of cores. With a share of a GPU there is another fixed
-time, and for each item some on the host, which falls with the cores, and some on the GPU, which
-falls slowly with its share, as small models seldom fill one. Instances with few cores are given no
-large batches.
+A table follows from six numbers for each model. On cores alone, a batch takes a fixed time and a
+time for each item, which falls with the number of cores. With a share of a GPU, there is another
+fixed time, and for each item some time on the host, which falls with the cores, and some on the
+GPU, which falls slowly with its share, as small models seldom fill one. Instances with few cores
+have no large batches.
 
 The traces last four hours in steps of a minute, with a mean of one request per second, so that
 `scale` in a scenario is the mean rate. One has a period of forty minutes, one is nearly constant

@@ -1,17 +1,17 @@
 """Writes the variants of the eight applications of `../variants.yaml`, and their load.
 
-They are stand-ins: plausible in size and shape, measured nowhere. Run it again after a change:
+They are stand-ins: plausible in size and shape, but not measured. Run it again after a change:
 
     python examples/scenarios/variants/stand_ins.py
 
-An application has two or three architectures of rising accuracy and work, and each of those comes
-as trained and in eight bits (some tenths of a percent less accurate, 1.6 times as quick on cores),
-on one, two or four cores, and on 10 or 50 percent of a GPU, on which a batch takes a fixed time and
-a tenth of the time for each item. 22 architectures make 175 variants.
+An application has two or three architectures of rising accuracy and work. Each of them is there as
+trained and in eight bits (some tenths of a percent less accurate, 1.6 times as fast on cores), on
+one, two or four cores, and on 10 or 50 percent of a GPU, on which a batch takes a fixed time and a
+tenth of the time for each item. 22 architectures make 175 variants.
 
-The traces last a simulated day of forty minutes in steps of ten seconds, by day four times the load
-of the night, with spikes; the applications' shares follow Zipf's law. Each has a mean of one
-request per second, so that `scale` in the scenario is the mean rate.
+The traces last a simulated day of forty minutes in steps of ten seconds, with spikes, and by day
+with four times the load of the night; the applications' shares follow Zipf's law. Each has a mean
+of one request per second, so that `scale` in the scenario is the mean rate.
 """
 
 from __future__ import annotations
