@@ -16,7 +16,7 @@ from carpool import __version__
 
 __all__ = ["COMMANDS", "GROUPS", "main"]
 
-# By group and name: where it is, what it does, and how it is called, say.
+# By group and name: where it is, what it does, and an example.
 GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
     "First steps": {
         "demo": (

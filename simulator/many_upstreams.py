@@ -1,7 +1,7 @@
 """The sidecar's choice of an instance, made efficient for hundreds of instances.
 
 `Upstreams` looks at every instance for every batch, which is fine for the few behind a sidecar.
-Here they are kept in heaps by served batches, one per group of equal instances, so the same choice
+Here they are kept in heaps by items sent, one per group of equal instances, so the same choice
 takes time logarithmic in their number. It must be notified of every batch that leaves or returns
 and, by `keep`, of instances that have changed; it supports only instances that are always reachable
 and never fail.
@@ -39,7 +39,7 @@ class _EqualInstances:
         self.batch_max = upstream.batch_max
         self.interfered = upstream.interfered
         self._members: dict[int, Upstream] = {}  # by rank, the order of joining
-        self._free: list[tuple[float, int]] = []  # by what they have served
+        self._free: list[tuple[float, int]] = []  # by items sent
         self._one: list[int] = []  # with one batch
         self._listed: set[int] = set()
 
@@ -53,12 +53,12 @@ class _EqualInstances:
             heapq.heappush(self._one, rank)
 
     def first_free(self) -> tuple[int, Upstream] | None:
-        """Return the idle instance with the fewest batches, the first if tied, and its rank."""
+        """Return the free instance with the fewest items sent, the first if tied, and its rank."""
         free, members = self._free, self._members
         while free:
-            served, rank = free[0]
+            items_sent, rank = free[0]
             upstream = members[rank]
-            if upstream.free and upstream.items_sent == served:
+            if upstream.free and upstream.items_sent == items_sent:
                 return rank, upstream
             heapq.heappop(free)
         return None
