@@ -45,6 +45,7 @@ FUNCTION: Mapping[str, Callable[[FunctionContext], Iterator[Problem]]] = {
     "scale-bounds": names.bounds_crossed,
     "two-bounds": names.two_scales,
     "objective": scaling.no_objective,
+    "batch-policy": scaling.batch_policy_unused,
     "front": scaling.front_without,
     "token": scaling.token_missing,
 }

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
     from faas_stack.doctor.context import Case, FunctionContext
 
-__all__ = ["another_scaler", "front_without", "functions_over", "gpus_missing", "no_objective"]
-__all__ += ["nobody_scales", "replicas_over", "scaler_silent", "surroundings_silent"]
-__all__ += ["scaler_complains", "token_missing"]
+__all__ = ["another_scaler", "batch_policy_unused", "front_without", "functions_over"]
+__all__ += ["gpus_missing", "no_objective", "nobody_scales", "replicas_over", "scaler_silent"]
+__all__ += ["scaler_complains", "surroundings_silent", "token_missing"]
 
 _LOAD_ALONE = frozenset(("fixed", "openfaas"))  # built-in policies that plan without an objective
+_OF_BATCHES = ("com.carpool.batch.policy", "com.carpool.batch.wait", "com.carpool.batch.params")
 _REPLICAS = 5
 _FUNCTIONS = 15
 _WITHOUT_GPUS = ("faasd", "faas-netes", "carpool process")
@@ -32,6 +33,20 @@ def no_objective(function_context: FunctionContext) -> Iterator[Problem]:
     expected = "an objective, com.carpool.slo, beside it"
     where = function_context.label("com.carpool.scale.policy")
     yield Problem(where, settings.scale_policy, expected, fix)
+
+
+def batch_policy_unused(function_context: FunctionContext) -> Iterator[Problem]:
+    """A function with a scaling policy sets no batch policy, which its plans would replace."""
+    if not function_context.scaled:
+        return
+    function, settings = function_context.function, function_context.settings
+    policy = settings.scale_policy if settings else ""
+    for name in _OF_BATCHES:
+        value = function.labels.get(name) or function.annotations.get(name)
+        if value:
+            expected = "no value beside a com.carpool.scale.policy other than fixed"
+            fix = f"remove it: the plans of {policy} decide when batches leave"
+            yield Problem(function_context.label(name), value, expected, fix)
 
 
 def front_without(function_context: FunctionContext) -> Iterator[Problem]:

@@ -223,6 +223,13 @@ BAD: dict[str, tuple[str, dict[str, Any], str, str, str]] = {
         "infless",
         "com.carpool.slo, such as 200ms",
     ),
+    "a batch policy that plans replace": (
+        "batch-policy",
+        function(SLO | INFLESS | {"com.carpool.batch.policy": "adaptive"}),
+        "labels.com.carpool.batch.policy",
+        "adaptive",
+        "the plans of infless",
+    ),
     "a front that is not scaled": (
         "front",
         function(SLO, {"sidecar_scaler": "unix:/nobody/is/here", "OPENFAAS_NAME": "fn"}),
