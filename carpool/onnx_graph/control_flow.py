@@ -1,7 +1,8 @@
 """Branches and loops: which of them have a predictable time, and how it is derived.
 
-An If takes one of two branches, and so a time between two. A Scan, and a Loop that counts, run as
-often as shapes or constants say. Loops that end by computed values are refused by name.
+An If takes as long as one of its two branches. The iterations of a Scan, and of a Loop with a
+count, follow from shapes or constants. Loops whose end depends on computed values are refused by
+name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TAKEN", "branches", "refuse_open_ends", "unrolled"]
 
-TAKEN = "taken"  # the attribute that tells which way an If goes
+TAKEN = "taken"  # an attribute, not ONNX's: the branch that an If takes
 _BRANCHES = ("then_branch", "else_branch")
 _LOOP_FIXED = 2  # number of a Loop's inputs before the carried ones: count and condition
 
@@ -38,7 +39,7 @@ def branches(node: NodeProto) -> list[Mapping[str, Attribute]]:
 
 
 def unrolled(node: NodeProto) -> list[NodeProto]:
-    """Return the node, or for a Loop nodes that give its results' shapes.
+    """Return the node; for a Loop, instead nodes from which the shapes of its results follow.
 
     Values carried by a Loop keep their shapes.
     """

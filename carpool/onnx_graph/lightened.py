@@ -1,9 +1,10 @@
-"""A model that the runtime optimises alike, without copying the weights of each convolution.
+"""Changes a model so that the runtime optimises it faster, to the same graph.
 
 Fusing a normalisation into a convolution multiplies the weights, and laying them out in blocks
-copies them: this is most of the time of reading a graph, spent on numbers that are zeros here. If a
-normalisation is replaced by the addition that remains once the weights are multiplied, the weights
-are left alone; and weights shared by two convolutions are laid out once. Knows no runtime.
+copies them. This is most of the time of reading a graph, although all weights are zeros here. So a
+normalisation after a convolution is replaced by the addition that fusion leaves of it, and
+convolutions with weights of the same shape share one constant, which is laid out only once. Does
+not use the runtime.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SHARED_DIMS = 4
 
 
 def lightened(graph: GraphProto) -> tuple[list[NodeProto], list[TensorProto]]:
-    """Return the graph's nodes and constants, some replaced by cheaper ones of the same form."""
+    """Return the graph's nodes and constants, some replaced by ones that are faster to optimise."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     nodes = _sharing(_adding(graph, tensors), tensors)
     used = {name for node in nodes for name in taken(node)}
@@ -35,7 +36,7 @@ def lightened(graph: GraphProto) -> tuple[list[NodeProto], list[TensorProto]]:
 
 
 def _adding(graph: GraphProto, tensors: dict[str, TensorProto]) -> list[NodeProto]:
-    """Replace normalisations after convolutions by additions, whose constants are added."""
+    """Replace normalisations after convolutions by additions, with new constants in ``tensors``."""
     readers = Counter(name for node in graph.node for name in taken(node))
     readers.update(value.name for value in graph.output)
     convolved = {

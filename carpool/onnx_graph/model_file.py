@@ -77,7 +77,7 @@ def check_onnx(path: Path) -> None:
 def without_batch_axis(path: Path) -> list[tuple[str, tuple[Dim, ...]]]:
     """Return inputs and outputs whose first axis is fixed, or that are scalars, with their shapes.
 
-    They are named like ``input x``. Constants are no inputs; unknown shapes are left out.
+    They are named like ``input x``. Constants do not count as inputs; unknown shapes are left out.
 
     Raises:
         ConfigError: the file is missing or not a model.
@@ -170,7 +170,7 @@ def _fetching(path: Path) -> str:
 
 
 def _fault(graph: GraphProto) -> str:
-    """Return a fault that the format allows and no real model has; empty if there is none."""
+    """Return a fault of the file that parsing does not detect; empty if there is none."""
     if any(isinstance(name, bytes) for name in _names(graph)):  # names that are not UTF-8 are bytes
         return "a name that is not UTF-8"
     for tensor in graph.initializer:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Optimised", "graph_of", "model_name", "optimised", "read_graph"]
 
-_BATCHES = (2, 5, 3)  # two make the line, the third has to lie on it
+_BATCHES = (2, 5, 3)  # the first two determine the line, the third checks it
 _ERRORS_ONLY = 4
 _WEIGHTS, _NOWHERE = "weights", "nowhere"
 _PREFIXES = {"": "", "ai.onnx": "", "com.microsoft.nchwc": "nchwc."}

@@ -1,6 +1,6 @@
 """Access to parts of ONNX models, such as sizes of tensors and attributes of nodes.
 
-Knows no runtime.
+Does not use the runtime.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Adapts laws learned on one machine to another that was calibrated.
 
 A law is a sum of terms, each bounded by one resource: the start of an operator, arithmetic,
-caches or memory. A calibration times a few reference operators on the machine. Compared with the
-laws' predictions, they show how much longer each of these takes there: calls, caches and
-memory for all operators, arithmetic for each class of them, since types and kernels differ.
+caches or memory. A calibration times a few reference operators on the machine. Comparing these
+times with the laws' predictions gives a factor for each resource: one for all operators for calls,
+caches and memory, and one for each class for arithmetic, since types and kernels differ.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["Calibration", "scaled"]
 
 _US_PER_S = 1e6
-_DRAWN = 0.5  # weight of an operator's total time, if its terms are hard to separate
-_MOST = 8.0  # largest ratio to all operators of its class, or the reverse
+_PULL = 0.5  # weight of the ratio of total times, which decides if terms are hard to separate
+_MOST = 8.0  # a factor is at most this many times larger or smaller than that ratio
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,10 @@ def _expected(fit: Fit, unit: ThreadsAndGpu, rows: Iterable[Alone]) -> list[_Exp
 
 
 def _factors(rows: Sequence[_Expected]) -> _Factors | None:
-    """Return the factors that explain the rows best, drawn to each class's overall ratio.
+    """Return the factors that explain the rows best; None if there are no rows.
 
-    None if there are no rows.
+    The fit is regularized: a class's factor is pulled towards the median ratio of its operators,
+    the other factors towards that of all operators.
     """
     if not rows:
         return None
@@ -174,7 +175,7 @@ def _factors(rows: Sequence[_Expected]) -> _Factors | None:
         alike[row.operator_class].append(row.ratio)
     whole = {name: median(ratios) for name, ratios in alike.items()}
     shared = [by for by in dict.fromkeys(b for bs in BOUNDS.values() for b in bs) if by != WORK]
-    drawn_to = np.array([*whole.values(), *[level] * len(shared)])
+    prior = np.array([*whole.values(), *[level] * len(shared)])
     place = {name: at for at, name in enumerate([*whole, *shared])}
     matrix = np.zeros((len(rows), len(place)))
     for number, row in enumerate(rows):
@@ -182,10 +183,10 @@ def _factors(rows: Sequence[_Expected]) -> _Factors | None:
             matrix[number, place[row.operator_class if by == WORK else by]] += (
                 spent_us / row.measured_us
             )
-    pull = np.diag(_DRAWN / drawn_to)
-    target = np.array([1.0] * len(rows) + [_DRAWN] * len(place))
+    pull = np.diag(_PULL / prior)
+    target = np.array([1.0] * len(rows) + [_PULL] * len(place))
     factors = non_negative(np.vstack([matrix, pull]), target)
-    factors = np.clip(factors, drawn_to / _MOST, drawn_to * _MOST)
+    factors = np.clip(factors, prior / _MOST, prior * _MOST)
     classes = {name: float(factors[place[name]]) for name in whole}
     return _Factors(
         {by: float(factors[place[by]]) for by in shared},

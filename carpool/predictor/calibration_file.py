@@ -92,7 +92,7 @@ def from_dict(data: dict[str, Any]) -> Calibration:
             calibration.
     """
     if data["form"] != _FORM:
-        msg = f"form {data['form']}"
+        msg = f"a calibration of format {data['form']}, not {_FORM}"
         raise ValueError(msg)
     return Calibration(
         Origin(data["hardware"], data["runtime"], data["device"]),

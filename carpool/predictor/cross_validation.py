@@ -1,8 +1,8 @@
 """Prediction errors, measured on models that were left out of the fit.
 
 Errors of a model's runs are correlated, more so for similar batch sizes and equal numbers of
-threads. How much one measured run says about another, and what uncertainty remains, is measured
-here, too.
+threads. So it is also measured how much of one run's error applies to another run, and which error
+remains after this correction.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["measured_errors"]
 
 _LEAST = 20  # least number of errors for bounds that are more than guesses
-_SHARE = (0.05, 0.95)
-_DOUBLINGS = 4  # distance in doublings from which it no longer matters
+_QUANTILES = (0.05, 0.95)
+_DOUBLINGS = 4  # larger differences in batch size are treated like this one
 
 
 class _Error(NamedTuple):
@@ -78,7 +78,7 @@ def _plain(errors_left_out: Sequence[_Error]) -> dict[tuple[ThreadsAndGpu, int],
         of_regime[one.unit_and_regime].append(one.error)
         of_unit[one.unit].append(one.error)
     return {
-        (unit, length): Errors(_middle(errors) or _middle(of_unit[unit]) or guess)
+        (unit, length): Errors(_interval(errors) or _interval(of_unit[unit]) or guess)
         for (unit, length), errors in of_regime.items()
     }
 
@@ -87,7 +87,11 @@ _Pairs = defaultdict[tuple[ThreadsAndGpu, bool, int], list[tuple[_Error, _Error]
 
 
 def _pairs(errors: Sequence[_Error]) -> _Pairs:
-    """Return pairs of runs of one model by unit of the first, equality of units, and doublings."""
+    """Return pairs of runs of one model.
+
+    They are keyed by the unit of the first, whether the second has the same unit, and the
+    difference of their batch sizes in doublings.
+    """
     models: defaultdict[str, list[_Error]] = defaultdict(list)
     for error in errors:
         models[error.model].append(error)
@@ -109,9 +113,10 @@ def _carried(
     *,
     same: bool,
 ) -> tuple[Carried, ...]:
-    """Return what another run says about runs of a regime, by doublings between their batch sizes.
+    """Return how another run's error applies to runs of a regime, by doublings between their sizes.
 
-    For a run itself, this is its whole error and the bounds at the smallest known distance.
+    At a distance of 0, the run itself, its whole error applies, with the bounds of the smallest
+    known distance. Empty if there are too few pairs.
     """
     unit, length = unit_and_regime
     by_doublings: dict[int, Carried] = {}
@@ -121,7 +126,7 @@ def _carried(
         enough = alike if len(alike) >= _LEAST else every
         if len(enough) >= _LEAST:
             errors = [(one.error, two.error, plain[two.unit_and_regime]) for one, two in enough]
-            by_doublings[doublings] = _told(errors)
+            by_doublings[doublings] = _regressed(errors)
     if not by_doublings:
         return ()
     if same:
@@ -138,19 +143,26 @@ def _nearest(known: Iterable[int], doublings: int) -> int:
     )
 
 
-def _told(pairs: Sequence[tuple[float, float, Errors]]) -> Carried:
+def _regressed(pairs: Sequence[tuple[float, float, Errors]]) -> Carried:
+    """Return the regression of one run's error on another's, by least squares.
+
+    Args:
+        pairs: The error of the run to correct, that of the measured run, and the errors expected of
+            the latter; what exceeds them is subtracted from both.
+    """
     excess = np.array([errors.excess(two) for _, two, errors in pairs])
     one, two = np.array([pair[:2] for pair in pairs]).T
     own, left = two - excess, one - excess
     share = min(1.0, max(0.0, float(own @ left) / max(float(own @ own), 1e-12)))
-    low, high = np.quantile(left - share * own, _SHARE).tolist()
+    low, high = np.quantile(left - share * own, _QUANTILES).tolist()
     return Carried(share, (float(low), float(high)))
 
 
-def _middle(errors: Sequence[float]) -> Bounds | None:
+def _interval(errors: Sequence[float]) -> Bounds | None:
+    """Return the 90 % interval of errors; None if there are too few."""
     if len(errors) < _LEAST:
         return None
-    low, high = np.quantile(errors, _SHARE).tolist()
+    low, high = np.quantile(errors, _QUANTILES).tolist()
     return float(low), float(high)
 
 

@@ -55,7 +55,7 @@ _ELEMENTWISE = frozenset(
     }
 )
 _NO_PREFIX = ("nchwc.", "com.microsoft.")
-# Products of whole numbers: where their other matrix is among the inputs.
+# Integer products and convolutions: the position of the weights among their inputs.
 _WHOLE_PRODUCTS = {"MatMulInteger": 1, "DynamicQuantizeMatMul": 1, "MatMulIntegerToFloat": 1}
 _WHOLE_PRODUCTS |= {"QLinearMatMul": 3, "QGemm": 3}
 _WHOLE_CONVOLUTIONS = {"ConvInteger": 1, "QLinearConv": 3}

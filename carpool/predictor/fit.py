@@ -64,8 +64,8 @@ class Errors(NamedTuple):
 
     Attributes:
         plain: 90 % interval for a model that was never measured.
-        settled: What a run on the same threads says: about itself, then about batches of two, four
-            and so on times its size, or a half, a quarter and so on.
+        settled: What a run on the same threads says about a run whose batch size differs by 0, 1,
+            2 and more doublings; entry 0 is about itself.
         other: The same for a run on another number of threads.
     """
 

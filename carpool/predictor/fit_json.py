@@ -58,13 +58,13 @@ def from_json(text: str) -> Fit:
             dict(data["tails"]),
             {
                 (ThreadsAndGpu(threads, gpu), length): Errors(
-                    _bounds(plain), _told(settled), _told(other)
+                    _bounds(plain), _carried(settled), _carried(other)
                 )
                 for threads, gpu, length, (plain, settled, other) in data["errors"]
             },
         )
     except (KeyError, TypeError, IndexError) as error:
-        msg = f"no fit: {error!r}"
+        msg = f"not a fit: {error!r}"
         raise ValueError(msg) from error
 
 
@@ -73,5 +73,5 @@ def _bounds(data: list[float]) -> Bounds:
     return float(low), float(high)
 
 
-def _told(data: list[tuple[float, list[float]]]) -> tuple[Carried, ...]:
+def _carried(data: list[tuple[float, list[float]]]) -> tuple[Carried, ...]:
     return tuple(Carried(float(share), _bounds(bounds)) for share, bounds in data)

@@ -128,15 +128,15 @@ class OperatorLatencyModel:
         groups = known or Groups(self.graph)
         learnt = self.learnt or self.fit
         corrections = Corrections(groups, self.fit, self.elsewhere, self.known, learnt)
-        cached, seconds, told = (
+        cached, seconds, by_own_runs = (
             lru_cache(maxsize=size)(of)
-            for size, of in ((1024, self._uncalibrated), (64, self._timed), (64, self._settled))
+            for size, of in ((1024, self._uncorrected), (64, self._timed), (64, self._settled))
         )
         object.__setattr__(self, "_groups", groups)
         object.__setattr__(self, "_corrections", corrections)
         object.__setattr__(self, "_plain_s", cached)
         object.__setattr__(self, "_seconds", seconds)
-        object.__setattr__(self, "_told", told)
+        object.__setattr__(self, "_by_own_runs", by_own_runs)
 
     _groups: Groups = field(init=False, repr=False, compare=False)
     _corrections: Corrections = field(init=False, repr=False, compare=False)
@@ -146,7 +146,7 @@ class OperatorLatencyModel:
     _seconds: Callable[[ThreadsAndGpu, int], list[Array]] = field(
         init=False, repr=False, compare=False
     )
-    _told: Callable[[ThreadsAndGpu, int, float], tuple[float, Bounds]] = field(
+    _by_own_runs: Callable[[ThreadsAndGpu, int, float], tuple[float, Bounds]] = field(
         init=False, repr=False, compare=False
     )
 
@@ -164,7 +164,7 @@ class OperatorLatencyModel:
         if plain_s is None:
             return None
         stretched = max(1.0, unit.threads / cpu)
-        correction, _ = self._told(unit, batch, plain_s)
+        correction, _ = self._by_own_runs(unit, batch, plain_s)
         return plain_s * math.exp(correction) * stretched * self._tail(quantile)
 
     def interval(self, batch: int, cpu: float, gpu: float) -> Interval | None:
@@ -173,7 +173,7 @@ class OperatorLatencyModel:
         if middle_s is None:
             return None
         unit = ThreadsAndGpu(max(1, round(cpu)), gpu)
-        _, (low, high) = self._told(unit, batch, self._plain_s(unit, batch) or middle_s)
+        _, (low, high) = self._by_own_runs(unit, batch, self._plain_s(unit, batch) or middle_s)
         least = self.least.interval(batch, cpu, gpu) if self.least else None
         low_s = middle_s * math.exp(low)
         return Interval(min(low_s, least.low_s) if least else low_s, middle_s * math.exp(high))
@@ -257,7 +257,8 @@ class OperatorLatencyModel:
         most = _BEYOND * max(self.fit.batches, default=0)
         return self.graph.admits(batch) and batch <= most
 
-    def _uncalibrated(self, unit: ThreadsAndGpu, batch: int) -> float | None:
+    def _uncorrected(self, unit: ThreadsAndGpu, batch: int) -> float | None:
+        """Return the seconds of a run, without the correction by the model's own runs."""
         lacking = self._groups.lacks_law(self.fit, unit)
         measured = self._corrections.measured(unit)
         if any(lacks and not known.all() for lacks, known in zip(lacking, measured, strict=True)):
@@ -271,7 +272,7 @@ class OperatorLatencyModel:
         return self.fit.run_s(unit, kernels_s, count)
 
     def _timed(self, unit: ThreadsAndGpu, batch: int) -> list[Array]:
-        """Return the seconds of the operators of each group."""
+        """Return the seconds of the operators of each group, measured or predicted."""
         seconds = self._groups.seconds(self.fit, unit, batch)
         return self._corrections.apply(seconds, unit, batch)
 

@@ -42,7 +42,7 @@ def non_negative(matrix: Array, target: Array, near: Array | None = None) -> Arr
         chosen[best] = True
         x = _settled(gram, right, chosen, x)
         refused[:] = False if chosen[best] else refused
-        refused[best] = not chosen[best]  # it is no gain beside the others, for rounding
+        refused[best] = not chosen[best]  # dropped at once: its gain was a rounding error
     coefficients: Array = x / scale
     return coefficients
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Groups"]
 
 _UNKNOWN_S = 1e-6
-_PROBES = (2, 8)  # batch sizes that define the line of a size
+_PROBES = (2, 8)  # batch sizes from which the line of a size over the batch is determined
 
 
 class Group(NamedTuple):

@@ -32,19 +32,20 @@ __all__ = [
     "scaling",
 ]
 
-# What composition leaves open where every operator was measured, on one thread and on several: the
-# least and the largest error of the models that it was chosen by, on two processors (Intel Xeon and
+# Bounds if every operator was measured, on one thread and on several: the smallest and the largest
+# mean error of the models with which the composition was chosen, on two processors (Intel Xeon and
 # AMD EPYC: benchmarks/results/operators_unseen.md and operators_unseen_amd.md).
 MEASURED: Mapping[int, Bounds] = {1: (-0.188, 0.195), 2: (-0.346, 0.242)}
 FOREIGN = math.log(3)  # factor for another processor; less if some operators were measured here
 LEVELLED = math.log(1.6)
-# Laws of another processor, scaled by the calibration of this one: chosen by the models of
-# benchmarks/results/operators_foreign.md that are called so, of which it holds nine tenths.
+# Added for laws of another processor that are scaled by a calibration: with it, the intervals
+# contain at least nine tenths of the points of the models "chosen by" in
+# benchmarks/results/operators_foreign.md.
 CALIBRATED = math.log(1.25)
 GUESSED = math.log(2)  # factor if a family's law replaces that of an unmeasured class
 _PER_DOUBLING = 0.05  # for each doubling of the batch size from the nearest measured one
 _MOST_DOUBLINGS = 4.0
-_PER_FACTOR = 0.1  # of log(this machine / the laws' machine), for operators that it scales
+_PER_FACTOR = 0.1  # share of log(this machine / the laws' machine), for scaled operators
 
 
 class Part(NamedTuple):

@@ -1,8 +1,8 @@
 """Fitting of a predictor to profiles: laws by class, overheads of runs, and tails.
 
 Coefficients are fitted to absolute rather than squared relative errors: other programs can only
-lengthen a measurement, and such outliers must not be learned. On several threads, a class starts
-from its one-thread law, divided, plus a hand-over; measurements move it from there.
+lengthen a measurement, and such outliers must not be learned. On several threads, the prior of a
+class is its one-thread law, scaled, plus a hand-over cost; measurements correct it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["Samples"]
 
 _CLOCK_US = 1.0  # times of shorter operators are not more exact than this
-_ROUNDS, _NEAR = 6, 0.05  # rounds of weighting; error beyond which only its size counts
+_ROUNDS, _NEAR = 6, 0.05  # rounds of reweighting; error beyond which it counts linearly
 _SPREAD = 5.0  # factor by which rows with scattered measurements count less
-_DRAWN = 0.5  # weight of one thread's law in that of several
+_PULL = 0.5  # weight of the one-thread law as the prior of the law for several threads
 _LEAST_ROWS = 8
 
 
@@ -143,23 +143,23 @@ def _law(rows: Rows, threads: int, one: Array | None = None) -> Array:
     """Return coefficients; ``one`` are those for one thread."""
     matrix = terms(rows.family, rows.sizes, rows.cold, threads)
     if one is None:
-        return _near(matrix, rows)
+        return _fitted(matrix, rows)
     ones = np.ones(len(matrix))
-    hand_over, share = _near(np.stack([ones, matrix[:, 1:] @ one[1:]], axis=1), rows)
-    return _near(matrix, rows, np.array([hand_over, *(share * one[1:])]))
+    hand_over, share = _fitted(np.stack([ones, matrix[:, 1:] @ one[1:]], axis=1), rows)
+    return _fitted(matrix, rows, np.array([hand_over, *(share * one[1:])]))
 
 
-def _near(matrix: Array, rows: Rows, drawn_to: Array | None = None) -> Array:
-    """Return non-negative coefficients with small relative errors, drawn to given ones if any."""
+def _fitted(matrix: Array, rows: Rows, prior: Array | None = None) -> Array:
+    """Return non-negative coefficients with small relative errors, pulled to ``prior`` if given."""
     scale = 1 / (rows.median_us + _CLOCK_US)
     steady = scale / np.hypot(1, _SPREAD * rows.spread_us * scale)
     weights, coefficients = steady, np.zeros(matrix.shape[1])
     for _ in range(_ROUNDS):
         weighted, target = matrix * weights[:, None], rows.median_us * weights
-        if drawn_to is not None:
-            pull = np.sqrt(_DRAWN * (weighted**2).sum(axis=0))
+        if prior is not None:
+            pull = np.sqrt(_PULL * (weighted**2).sum(axis=0))
             weighted = np.vstack([weighted, np.diag(pull)])
-            target = np.concatenate([target, pull * drawn_to])
+            target = np.concatenate([target, pull * prior])
         coefficients = non_negative(weighted, target, coefficients)
         error = np.abs(matrix @ coefficients - rows.median_us) * scale
         weights = steady * np.sqrt(np.minimum(1, _NEAR / np.maximum(error, 1e-9)))
@@ -167,9 +167,9 @@ def _near(matrix: Array, rows: Rows, drawn_to: Array | None = None) -> Array:
 
 
 def _overhead(runs: Sequence[tuple[tuple[float, float], RunRow]]) -> tuple[float, float]:
-    """Return the time of runs beyond their kernels, as a line over the number of operators.
+    """Return a line over the number of operators: the time of runs besides their kernels.
 
-    The line may fall: timing an operator takes a little time, which whole runs are spared.
+    Its slope may be negative, as whole runs do not contain the time that timing an operator takes.
     """
     matrix = np.array([(1.0, count) for (count, _), _ in runs])
     wanted = np.array([run.median_s - spent_s for (_, spent_s), run in runs])

@@ -1,9 +1,10 @@
 """Terms that add up to an operator's seconds, by family: work, bytes, calls.
 
-This is a roofline model whose two sides are added instead of hiding each other, with fitted
-non-negative coefficients. Work is counted as the kernels do it, in blocks of output channels and
-pixels or of rows. Remainders are counted separately, since they run at a fraction of the speed.
-Bytes count again where they exceed a cache. Sizes are an array of operators by sizes.
+This is a roofline model with fitted non-negative coefficients, in which the times of arithmetic
+and of memory traffic are added, instead of taking the longer of the two. Work is counted as the
+kernels do it, in blocks of output channels and pixels or of rows. Remainders are counted
+separately, since they run at a fraction of the speed. Bytes count again where they exceed a cache.
+Sizes are an array of operators by sizes.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def _rows_of(rows: Array) -> list[Array]:
 def _dense(sizes: Array, cold: Array) -> list[Array]:
     calls, rows, columns, depth, left, right, result = sizes
     each = calls * np.ceil(columns / _BLOCK) * _BLOCK * depth * _UNIT
-    few, some = rows <= 2, (rows > 2) & (rows <= 8)  # noqa: PLR2004  memory's turn, then work's
+    few, some = rows <= 2, (rows > 2) & (rows <= 8)  # noqa: PLR2004  memory-bound, in between
     far = right * cold * _UNIT
     return [
         *(each * passes for passes in _rows_of(rows)),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Roofs", "roofs"]
 
-# Of a family's sizes, the first so many multiply to what it multiplies.
+# By family, how many of its first sizes have the number of multiplications as their product.
 _PRODUCTS = {"dense": 4, "unfolded": 4, "direct": 7, "first": 7, "pointwise": 7, "depthwise": 7}
 _IN_CACHE_BYTES, _IN_MEMORY_BYTES = 1e6, 32e6
 _GIGA, _US_PER_S = 1e9, 1e6
@@ -80,6 +80,6 @@ def _moving(rows: Iterable[Alone]) -> tuple[float, float]:
 
 
 def _bytes(case: Case) -> float:
-    if case.op_type == "Gather":  # reads no more than it gives
+    if case.op_type == "Gather":  # reads only as much of its table as it outputs
         return 0.0
     return sum(tensor.size_bytes for tensor in (*case.inputs, *case.outputs))
