@@ -79,7 +79,10 @@ def _colocated(
     hooks = ("preprocess", "postprocess", "decode_step")
     unused = [name for name in hooks if getattr(common, name) is not None]
     if unused:
-        msg = f"{common.source}: {unused[0]} beside several models: expected it in a model's folder"
+        msg = (
+            f"{common.source} defines {unused[0]}, but the function has several models: expected "
+            "it in a model's folder; move it to the handler.py of the model that it is for"
+        )
         raise LoadError(msg)
     with _packages("several models"):
         from watchdog_plugin.colocated import Colocated  # noqa: PLC0415  as in `_function`
@@ -90,10 +93,14 @@ def _colocated(
     for name, settings in several.items():
         author = authors.read(settings.function_dir, f"function_of_{name}")
         if author.stream is not None:
-            msg = f"{author.source}: stream in a model's folder: expected it in the function's own"
+            msg = f"{author.source} defines stream: expected it in the function's own handler.py"
             raise LoadError(msg)
         if author.handle_batch is not None:
-            msg = f"{author.source}: handle_batch beside a model of several: expected preprocess"
+            msg = (
+                f"{author.source} defines handle_batch, which would replace the model: expected "
+                "preprocess or postprocess; in the function's own handler.py, handle_batch "
+                "answers instead of all models"
+            )
             raise LoadError(msg)
         authors.call_load(author)
         file = model_folder.ModelFile(settings.model_path)
@@ -178,8 +185,8 @@ def _run_examples(function: Function[Any], author: HandlerModule, size: int) -> 
         if answer.status >= _FIRST_ERROR_STATUS:
             text = bytes(answer.body).decode("utf-8", "replace")
             msg = (
-                f"{author.source}: example is answered {answer.status} {text}; fix the example "
-                "or the handler"
+                f"{author.source}: example is answered with {answer.status} {text}; fix the "
+                "example or the handler"
             )
             raise LoadError(msg)
 

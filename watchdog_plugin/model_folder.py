@@ -58,7 +58,10 @@ def several(settings: HandlerSettings) -> dict[str, HandlerSettings]:
     folders = sorted((settings.function_dir / "models").glob("*/model.onnx"))
     other = find(settings)
     if folders and other:
-        msg = f"{other.path} and the models in {folders[0].parents[1]}: expected one or the other"
+        msg = (
+            f"{other.path} and the models in {folders[0].parents[1]}: expected one or the other; "
+            "remove one, or select a model with model_path"
+        )
         raise LoadError(msg)
     return {
         path.parent.name: replace(
@@ -78,7 +81,7 @@ def listing(folder: Path) -> Path | None:
     lists = sorted({*place.glob(_LIST), *place.glob(f"*/{_LIST}")})
     if len(lists) > 1:
         names = ", ".join(str(path) for path in lists)
-        msg = f"variants of several applications, {names}: expected those of one"
+        msg = f"variants of several applications, {names}: expected those of one; remove the others"
         raise LoadError(msg)
     return lists[0] if lists else None
 

@@ -8,7 +8,10 @@ _UNKNOWN_OPERATOR = ("is not a registered function/op", "No Op registered")
 def fix_of_refusal(text: str) -> str:
     """Return a fix for ``text``, the message of an exception of ONNX Runtime."""
     if any(words in text for words in _UNKNOWN_OPERATOR):
-        return "its own handler can still serve it, with its latency in a table"
+        return (
+            "the runtime does not know one of its operators; a handler of your own can still serve "
+            "it, and a latency table can give its times"
+        )
     if "Failed to construct locale" in text:
         return (
             "install the locale that it names (Debian: apt-get install locales-all), or set the "

@@ -235,7 +235,7 @@ def handle_batch(items):
         ("import sys; sys.exit(0)", 1, "importing it raised SystemExit: 0"),
         (ECHO + "def load(): raise OSError('x' * 9000)", 1, "load() raised OSError: xxx"),
         (ECHO + "def load(): raise KeyboardInterrupt", 1, "raised KeyboardInterrupt"),
-        ("example = b'{'\ndef handle_batch(i): return [x.json() for x in i]", 1, "answered 400"),
+        ("example = b'{'\ndef handle_batch(i): return [x.json() for x in i]", 1, "with 400 {"),
         (ECHO + "example = b'1'\ndef handle_batch(i): return []", 1, "returned 0 results"),
     ],
     ids=["nothing", "exits", "load raises", "interrupt", "example refused", "example fails"],

@@ -236,9 +236,9 @@ def test_control_flow_is_measured_as_a_whole(tmp_path: Path, capsys: Captured) -
 def test_an_unknown_operator_is_named(tmp_path: Path) -> None:
     """The message says that the model can still be served."""
     model = _dense(tmp_path / "net.onnx", kind="Frobnicate", domain="odd")
-    with pytest.raises(ConfigError, match=r"Frobnicate.*its own handler can still serve it"):
+    with pytest.raises(ConfigError, match=r"Frobnicate.*handler of your own can still serve it"):
         read_graph(model)
-    with pytest.raises(LoadError, match="its own handler can still serve it"):
+    with pytest.raises(LoadError, match="handler of your own can still serve it"):
         command.main([str(model), "--budget", "1ms"])
 
 
@@ -265,7 +265,7 @@ def test_missing_weights_are_refused_for_profiling_only(tmp_path: Path) -> None:
     onnx.save(model, path, save_as_external_data=True, location="w.bin", size_threshold=0)
     (tmp_path / "w.bin").unlink()
     assert 1 == len(read_graph(path).operators)
-    with pytest.raises(LoadError, match="in a file of their own that is missing"):
+    with pytest.raises(LoadError, match="in a separate file that is missing"):
         command.main([str(path), "--budget", "1ms"])
 
 

@@ -131,7 +131,7 @@ def _buckets(value: object, problems: list[str]) -> tuple[int, ...]:
 def _limit(value: object, problems: list[str]) -> float:
     if isinstance(value, int | float) and 0 <= value < 1:
         return float(value)
-    problems.append(f"ragged_waste is {value!r:.40}, expected a share from 0 up to 1, as 0.5")
+    problems.append(f"ragged_waste is {value!r:.40}, expected a share from 0 up to 1, such as 0.5")
     return _LIMIT
 
 

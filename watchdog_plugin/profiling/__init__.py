@@ -1,1 +1,1 @@
-"""``carpool profile``: how long a model and its operators take."""
+"""Measures and predicts how long models and operators take: profile, predict, calibrate."""

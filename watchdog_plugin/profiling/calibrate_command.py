@@ -1,6 +1,6 @@
-"""``carpool calibrate``: what this machine's processor can do, for predictions on it.
+"""``carpool calibrate``: measures this machine's processor, for predictions on it.
 
-Laws that were learned on another processor, or for another number of threads, are scaled by it.
+The result scales laws that were learned on another processor or for another number of threads.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     began = time.monotonic()
     calibration = calibrate(_threads(arguments.cpu), arguments.budget, _say)
-    if not calibration.rows:  # it would replace one that is of use
+    if not calibration.rows:  # must not replace an earlier one that has some
         expected = "time for at least one operator"
         hint = "the budget is too small: the default of 60s is enough on most machines"
         raise ConfigError([Problem("--budget", f"{arguments.budget:g}s", expected, hint)])

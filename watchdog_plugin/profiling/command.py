@@ -1,4 +1,4 @@
-"""``carpool profile``: measure a model, and add what its operators take to the profile database."""
+"""``carpool profile``: measures a model, and adds its operators' times to the profile database."""
 
 from __future__ import annotations
 

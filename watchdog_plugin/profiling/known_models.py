@@ -83,12 +83,22 @@ def _database(request: Request, say: Say) -> tuple[Path, bool]:
 
 
 class _Reading:
+    """Reads one request's model from the database, measuring what is missing.
+
+    Args:
+        request: The request.
+        database: The profile database.
+        say: Called with progress messages.
+        writable: Whether measurements can be stored, and so may be made.
+    """
+
     def __init__(self, request: Request, database: Path, say: Say, *, writable: bool) -> None:
         self._request, self._database, self._writable = request, database, writable
         self._say = say
         self._best: Optimised | None = None
 
     def result(self) -> tuple[OperatorLatencyModel, Basis]:
+        """Return the latency model, and the basis of its predictions."""
         model, origin = self._read(self._graph())
         basis = Basis(origin, self._request.target)
         if not self._writable:

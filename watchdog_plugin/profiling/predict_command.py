@@ -1,7 +1,7 @@
-"""``carpool predict``: how long a model's batches will take, from profiles of its operators.
+"""``carpool predict``: predicts how long a model's batches take, from profiles of its operators.
 
-The model is read and optimised, never run. Operators that the database does not know are measured
-alone where the prediction is for this machine.
+The model is read and optimised, but never run. Operators that the database does not know are
+measured alone if the prediction is for this machine.
 """
 
 from __future__ import annotations

@@ -221,16 +221,10 @@ def _time(name: str, args: Mapping[str, Any], duration_us: float) -> OperatorTim
 
 def _explained(error: Exception) -> str:
     text = logs.describe(error)
-    if "is not a registered function/op" in text or "No Op registered" in text:
-        return (
-            f"the model has an operator that ONNX Runtime {ort.__version__} does not know, so it "
-            f"can be neither run nor profiled; its own handler can still serve it, and its "
-            f"latency be given as a table ({text})"
-        )
     if "external" in text.lower() or "No such file" in text or "file_size" in text.lower():
         return (
-            "the model's weights are in a file of their own that is missing or too short; put it "
-            f"beside the model. carpool predict works without it ({text})"
+            "the model's weights are in a separate file that is missing or too short: put it "
+            f"beside the model, or use carpool predict, which needs no weights ({text})"
         )
     fix = fix_of_refusal(text)
     return f"ONNX Runtime {ort.__version__} does not load the model: {fix} ({text})"

@@ -49,13 +49,14 @@ __all__ = ["Wanted", "measure_alone", "measure_overhead"]
 
 _PASSES, _OVERHEADS = 3, 3
 _WARM_UPS = 2
-_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.01, 3, 25  # for one size
-_MOVED_RUNS = 4  # most runs if megabytes are moved before each
+_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.01, 3, 25  # of one setting: time to aim at, bounds of runs
+_MOVED_RUNS = 4  # runs of one setting if megabytes are moved before each
 _TOLD = 10  # operators between two messages
-_TRIES, _DISTURBED = 2, 0.02  # times as many runs, if other programs take more than this share
+_TRIES = 2  # factor of the number of runs, if some are disturbed
+_DISTURBED = 0.02  # share of a run spent waiting for a core, above which it is disturbed
 _BLOCK_S = 0.001  # interval of reading the kernel's accounts
 _NOWHERE = Path()
-_CHAINS, _CHAIN_RUNS, _CHAIN_S = (4, 132), 200, 1.0  # the longest time for all runs of a chain
+_CHAINS, _CHAIN_RUNS, _CHAIN_S = (4, 132), 200, 1.0  # operators; runs, and time limit for them
 _CHAIN_PREFIX = "carpool-chain-"
 _CHAIN_INPUTS = {f"{_CHAIN_PREFIX}0": np.ones((1, 16), np.float32)}
 _PRODUCT = "carpool-preceding-product"
@@ -118,7 +119,7 @@ def _silently(message: str) -> None:
 def measure_overhead(threads: int) -> Overhead:
     """Return a run's overhead besides its operators, from two chains of trivial operators.
 
-    It is the middle one of three measurements.
+    It is the median of three measurements.
     """
     return sorted(_overhead(threads) for _ in range(_OVERHEADS))[_OVERHEADS // 2]
 
@@ -130,6 +131,7 @@ def _overhead(threads: int) -> Overhead:
 
 
 def _beyond_s(count: int, threads: int) -> float:
+    """Return the seconds of a run of a chain besides its operators."""
     data = _chain(count).SerializeToString()
     whole = ProfiledSession(data, _NOWHERE, threads, operators=False, optimise=False)
     runs_s = [whole.run_s(_CHAIN_INPUTS) for _ in _chain_runs()]
@@ -264,7 +266,7 @@ class _Mover:
 
 
 class _Operator:
-    """One operator, measured at all its settings."""
+    """Measures one operator at all its settings."""
 
     def __init__(self, best: Optimised, wanted: Wanted, operator: Operator, here: _Here) -> None:
         self._node = best.model.graph.node[wanted.position]
@@ -355,10 +357,10 @@ def _preceded(model: ModelProto, threads: int) -> ModelProto:
 
 
 class _Pair:
-    """An operator after others, and these by themselves.
+    """Runs an operator with the operators that precede it, and these by themselves.
 
     Args:
-        both: The model of all of them.
+        both: The model with the operator.
         preceding: The model without the operator.
         threads: Number of threads.
         cores: As for `ProfiledSession`.

@@ -174,7 +174,7 @@ class OpenInference:
         for tensors in zip(*[request.body["inputs"] for request in requests], strict=True):
             spec, array = self._read(tensors, tails)
             if spec.name in inputs:
-                msg = f"input {spec.name!r} is given twice"
+                msg = f"input {spec.name!r} is given twice, expected each input once"
                 raise BadRequest(msg)
             inputs[spec.name] = array
         tails.end()

@@ -1,7 +1,7 @@
-"""``carpool register``: make variants of a trained model, measure them, and register them.
+"""``carpool register``: makes variants of a trained model, measures and registers them.
 
-Every variant is made, measured in its own process, and only then registered. Those that are
-registered already, of the same file by the same recipe and measured with the same data, are not
+Every variant is measured in its own process before it is registered. A variant that is already
+registered, made of the same file by the same recipe and measured with the same data, is not
 measured again.
 """
 
@@ -40,7 +40,7 @@ _APP = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
 class _Job(NamedTuple):
-    """A variant to be made: its name, recipe, threads, file, and digest of the validation data."""
+    """A variant to be made; ``measured`` is the digest of what it is measured with."""
 
     name: str
     recipe: str

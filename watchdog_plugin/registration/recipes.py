@@ -1,7 +1,7 @@
 """Recipes that make a variant of a model file, with ONNX Runtime's own tools.
 
-A handler opens any model with all optimisations enabled; a recipe makes a file on which these have
-a different result. `plain` is the file itself.
+A handler opens any model with all optimisations enabled; a recipe makes a file for which their
+result differs. `plain` is the unchanged file.
 """
 
 from __future__ import annotations

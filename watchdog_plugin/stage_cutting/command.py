@@ -1,4 +1,4 @@
-"""``carpool stages``: cut a model into stages, and say what that costs."""
+"""``carpool stages``: cuts a model into stages, and reports what that costs."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ __all__ = ["Cut", "CutPlanner"]
 
 _HANDOVER_WEIGHTS = (1.0, 1.5, 2.0, 4.0)
 _FEWER = 0.75
-_SHORTENS = 0.25  # or the cut is no use: nearly all is in one stage
+_SHORTENS = 0.25  # least share of the wait that a useful cut saves; else one stage has nearly all
 _HOPELESS = 10.0  # narrower cuts cannot compensate a loss this many times too large
 
 

@@ -67,11 +67,11 @@ class OperatorTimes(Meter):
         """
         made, model = self._read(path, whole, feeds)
         _seconds(path, model, 1, threads)
-        line = _Line(nodes, made.model)
+        finder = _NodeFinder(nodes, made.model)
         total = [0.0] * len(nodes)
         operators_s = model.operator_seconds(1, threads)
         for node, seconds in zip(made.model.graph.node, operators_s, strict=True):
-            number = line.first(node)
+            number = finder.first(node)
             if number is not None:
                 total[number] += seconds
         return [round(seconds, 9) for seconds in total]
@@ -140,8 +140,8 @@ def _seconds(path: Path, model: OperatorLatencyModel, batch: int, threads: int) 
     return round(seconds, 9)
 
 
-class _Line:
-    """Finds the nodes of a file in its optimised model.
+class _NodeFinder:
+    """Finds the nodes of a file that the operators of its optimised model were made of.
 
     Args:
         nodes: The nodes of the file.

@@ -1,6 +1,6 @@
-"""The thread that runs stages, and accepts requests meanwhile.
+"""Runs stages of models on a thread, while other threads submit requests.
 
-`carpool.lazy_batching.scheduler` decides what runs; here its batches are assembled from rows, run,
+`carpool.lazy_batching.scheduler` decides what runs; its batches are assembled from rows here, run,
 and split again. If a stage raises for several requests, it is run for each of them alone, so that
 only those at fault fail, and the others continue together.
 """
