@@ -44,7 +44,7 @@ __all__ = [
 FOLDER = Path(__file__).parent
 
 _OPSET = 17
-_IR_VERSION = 8  # what runtimes of the last years all read
+_IR_VERSION = 8  # which all runtimes of recent years can read
 _RESIDUAL_GAIN = 0.25  # sixteen blocks add up; each may add little or the activations grow
 
 
@@ -84,8 +84,8 @@ def starter() -> onnx.ModelProto:
 def resnet50(seed: int = 50) -> onnx.ModelProto:
     """ResNet-50 with seeded weights and a symbolic batch size.
 
-    The light model of the onnx package has the architecture of ResNet-50, a batch of one, and
-    every weight generated in the graph as 0.02, with which all thousand outputs are equal.
+    The light model of the onnx package has the architecture of ResNet-50, a fixed batch of one, and
+    weights that are all 0.02, with which all thousand outputs are equal.
     """
     path = Path(onnx.__file__).parent / "backend/test/data/light/light_resnet50.onnx"
     model = onnx.load(path)
@@ -112,12 +112,13 @@ def resnet50(seed: int = 50) -> onnx.ModelProto:
 
 
 def filetype() -> onnx.ModelProto:
-    """The magika package's trained model, made to answer alike in batches of every size.
+    """Return the magika package's trained model, changed so that scores do not depend on the batch.
 
-    Its first layer norm computes a variance as E[x^2] - E[x]^2, which cancels: the last digit of a
-    sum becomes 5e-4 of a score. ONNX Runtime adds rows up in another order for a batch of one than
-    for more, so as shipped, scores of one file differ by that much with the company it is in. Here
-    both sums always take the order that a batch of one takes; alone, scores stay equal to the bit.
+    Its first layer norm computes a variance as E[x^2] - E[x]^2, whose cancellation amplifies the
+    last digit of a sum to 5e-4 of a score. ONNX Runtime adds rows in another order for a batch of
+    one than for larger batches, so with the original model, scores of one file differ by that much
+    between batches. Here, both sums are always added in the order of a batch of one, for which
+    scores are the same to the bit as with the original.
     """
     model = onnx.load(magika_folder() / "model.onnx")
     graph = model.graph
@@ -196,7 +197,7 @@ def _tensor(name: str, values: NDArray[np.floating]) -> onnx.TensorProto:
 
 
 def _ordered_sum(node: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """The sum over rows of [batch, 512, 256] as one over the first of [512, batch * 256]."""
+    """Return nodes that compute a sum over rows of [batch, 512, 256] over [512, batch * 256]."""
     if node.op_type != "ReduceSum" or "/LayerNorm_0/" not in node.name:
         return [node]
     (out,) = node.output

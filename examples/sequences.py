@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LENGTH_MAX", "STEPS_MAX", "VOCABULARY", "recurrent", "transformer"]
 
-LENGTH_MAX = 16  # of an input
-STEPS_MAX = 40  # of an answer
+LENGTH_MAX = 16  # words of an input
+STEPS_MAX = 40  # words of an answer
 VOCABULARY = 4000
 _WIDTH = 512
 _OPSET = 17
@@ -28,7 +28,7 @@ _INT, _FLOAT, _BOOL = TensorProto.INT64, TensorProto.FLOAT, TensorProto.BOOL
 
 
 class _Graph:
-    """Nodes and weights as they are written down."""
+    """Collects the nodes and weights of a model; methods return the name of what they add."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -36,46 +36,46 @@ class _Graph:
         self._weights: list[onnx.TensorProto] = []
 
     def op(self, kind: str, *inputs: str, to: str = "", **attributes: object) -> str:
-        """A node with one output; returns the output's name."""
+        """Add a node with one output."""
         name = to or f"{kind.lower()}{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
         return name
 
     def floats(self, name: str) -> str:
-        """As numbers with a fraction."""
+        """Add a conversion to floats."""
         out = f"cast{len(self._nodes)}"
         self._nodes.append(helper.make_node("Cast", [name], [out], to=_FLOAT))
         return out
 
     def const(self, value: object, dtype: type = np.int64) -> str:
-        """A constant."""
+        """Add a constant."""
         name = f"c{len(self._weights)}"
         self._weights.append(numpy_helper.from_array(np.array(value, dtype), name))
         return name
 
     def weight(self, *shape: int) -> str:
-        """Seeded weights with which activations keep their scale."""
+        """Add seeded weights with which activations keep their scale."""
         values = self._rng.standard_normal(shape, np.float32) / np.float32(math.sqrt(shape[0]))
         return self.array(values)
 
     def table(self, rows: int, width: int) -> str:
-        """A seeded vector for each word or place."""
+        """Add a table with a seeded vector for each word or position."""
         return self.array(self._rng.standard_normal((rows, width), np.float32))
 
     def array(self, values: NDArray[np.float32]) -> str:
-        """Weights as given."""
+        """Add the given weights."""
         name = f"w{len(self._weights)}"
         self._weights.append(numpy_helper.from_array(values.astype(np.float32), name))
         return name
 
     def linear(self, rows: str, width_in: int, width_out: int) -> str:
-        """Rows times a matrix."""
+        """Add a product of rows and a seeded matrix."""
         return self.op("MatMul", rows, self.weight(width_in, width_out))
 
     def model(
         self, inputs: dict[str, tuple[int, list[int]]], outputs: dict[str, tuple[int, list[int]]]
     ) -> onnx.ModelProto:
-        """The model; its tensors have a row for each of the batch."""
+        """Return the model; its inputs and outputs have the batch as their first axis."""
         ends = [
             [
                 helper.make_tensor_value_info(name, kind, ["batch", *dims])
@@ -89,7 +89,7 @@ class _Graph:
 
 
 def recurrent() -> tuple[onnx.ModelProto, onnx.ModelProto]:
-    """Gated recurrent units: an encoder over the input, a decoder of one cell and a vocabulary."""
+    """Return an encoder and a decoder of gated recurrent units; a decoder step is one cell."""
     encoder = _Graph(5)
     words = encoder.op("Gather", encoder.table(VOCABULARY, _WIDTH), "tokens")
     hidden = encoder.array(np.zeros((1, _WIDTH)))
@@ -108,7 +108,10 @@ def recurrent() -> tuple[onnx.ModelProto, onnx.ModelProto]:
 
 
 def transformer(width: int = 256, layers: int = 2) -> tuple[onnx.ModelProto, onnx.ModelProto]:
-    """Attention over the input and over what was answered; keys and values are the state."""
+    """Return an encoder and a decoder with attention over the input and all earlier words.
+
+    The state has the keys and values of earlier words.
+    """
     encoder = _Graph(7)
     rows = encoder.op("Gather", encoder.table(VOCABULARY, width), "tokens")
     rows = encoder.op("Add", rows, encoder.table(LENGTH_MAX, width))
@@ -133,7 +136,7 @@ def transformer(width: int = 256, layers: int = 2) -> tuple[onnx.ModelProto, onn
 
 
 def _step(state: dict[str, tuple[int, list[int]]], width: int, layers: int) -> onnx.ModelProto:
-    """One word: its keys and values are written at its place, and all up to it are read."""
+    """Return the decoder: a step writes keys and values at its position, and reads all up to it."""
     graph = _Graph(8)
     places = graph.const(np.arange(STEPS_MAX))
     place = graph.op("Unsqueeze", "place", graph.const([1]))
@@ -170,14 +173,14 @@ _CHOSEN: dict[str, tuple[int, list[int]]] = {
 
 
 def _start(encoder: _Graph) -> None:
-    """The first number of the input is how many steps are left, and the first word."""
+    """Add the initial state: the input's first number is the number of steps and the first word."""
     first = encoder.op("Gather", "tokens", encoder.const(0), axis=1)
     encoder.op("Identity", first, to="left")
     encoder.op("Identity", first, to="token")
 
 
 def _choose(decoder: _Graph, rows: str, width: int = _WIDTH) -> None:
-    """The likeliest word, how likely it is, and whether it is the last."""
+    """Add a step's outputs: the word with the highest score, the score, and whether it is last."""
     scores = decoder.linear(rows, width, VOCABULARY)
     decoder.op("ArgMax", scores, to="word", axis=1, keepdims=0)
     decoder.op("Identity", "word", to="next.token")
@@ -191,7 +194,7 @@ def _gates(graph: _Graph) -> tuple[str, str]:
 
 
 def _cell(graph: _Graph, gates: tuple[str, str], word: str, hidden: str, to: str = "") -> str:
-    """One gated recurrent unit (Cho et al. 2014) with all three gates in one product each."""
+    """Add a gated recurrent unit (Cho et al. 2014), whose three gates share each product."""
     parts = []
     for rows, matrix in zip((word, hidden), gates, strict=True):
         product = graph.op("MatMul", rows, matrix)
@@ -217,7 +220,7 @@ def _cell(graph: _Graph, gates: tuple[str, str], word: str, hidden: str, to: str
 
 
 def _attend(graph: _Graph, rows: str, keys: str, values: str, width: int, hidden: str = "") -> str:
-    """One head of attention (Vaswani et al. 2017) with its residual and norm."""
+    """Add one head of attention (Vaswani et al. 2017) with its residual and norm."""
     asked = graph.linear(rows, width, width)
     scores = graph.op("MatMul", asked, graph.op("Transpose", keys, perm=[0, 2, 1]))
     scores = graph.op("Mul", scores, graph.const(width**-0.5, np.float32))

@@ -1,8 +1,8 @@
-"""What kind of file is this? Google's Magika model, answering as the magika package does.
+"""Determines the type of a file with Google's Magika model, with the magika package's answers.
 
-The model reads a file's first and last bytes; ``preprocess`` cuts them out, ``postprocess``
-turns 214 probabilities into one label with the package's thresholds. A file too short for the
-model is answered without it. The weights and the two JSON files are the package's own.
+The model reads a file's first and last bytes: ``preprocess`` extracts them, and ``postprocess``
+chooses a label from 214 probabilities by the package's thresholds. Files that are too short for the
+model are answered without it. The weights and the two JSON files are the package's own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ example = b"#!/bin/sh\necho 'any file will do'\n"
 
 
 def preprocess(item: Item) -> np.ndarray | Reply:
-    """A file's first and last bytes as the model wants them, or the answer for a short one."""
+    """Return a file's first and last bytes as the model reads them, or a short file's answer."""
     content = item.body
     head = bytes(content[:_BLOCK])
     first = head.lstrip()[:_FIRST]
@@ -46,7 +46,7 @@ def preprocess(item: Item) -> np.ndarray | Reply:
 
 
 def postprocess(outputs: dict[str, np.ndarray]) -> dict[str, Any]:
-    """One label: the model's best, unless the model is not sure enough of that kind."""
+    """Return the likeliest label; a generic one if its score is below the label's threshold."""
     scores = outputs["target_label"]
     best = int(scores.argmax())
     score = float(scores[best])

@@ -1,7 +1,7 @@
 """Continues a sentence, word by word: a minimal function that streams its responses.
 
-Callers that accept `text/event-stream` get each word when it is found; to all others the words are
-sent at once, in batches.
+Callers that accept `text/event-stream` get each word as soon as it is found. All other requests are
+batched, and get all words at once.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def load() -> None:
 
 
 def handle_batch(items: Sequence[Item]) -> list[dict[str, str]]:
-    """One sentence per item."""
+    """Return one sentence per item."""
     return [{"sentence": " ".join(_words(item))} for item in items]
 
 
 def stream(item: Item) -> Iterator[str]:
-    """The same sentence, a word at a time."""
+    """Yield the same sentence, a word at a time."""
     return _words(item)
 
 

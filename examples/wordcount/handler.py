@@ -16,7 +16,7 @@ example = (
 
 
 def handle_batch(items: Sequence[Item]) -> list[dict[str, Any]]:
-    """One result per item, in order."""
+    """Return one result per item, in order."""
     return [_count(item.bytes().decode("utf-8", "replace")) for item in items]
 
 

@@ -17,5 +17,5 @@ example = b"world"  # warm-up request, run before the function is ready
 
 
 def handle_batch(items: Sequence[Item]) -> list[str]:
-    """One result per item, in the same order."""
+    """Return one result per item, in the same order."""
     return [f"Hello, {item.bytes().decode('utf-8', 'replace') or 'world'}!" for item in items]

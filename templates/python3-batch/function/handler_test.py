@@ -9,12 +9,12 @@ from watchdog_plugin import Item
 
 
 def item(body: bytes) -> Item:
-    """An item with this body."""
+    """Return an item with this body."""
     return Item(body, b"POST /\n", math.inf)
 
 
 class HandlerTest(unittest.TestCase):
-    """What callers rely on."""
+    """What callers can rely on."""
 
     def test_every_item_is_answered_in_order(self) -> None:
         """A result belongs to the item in its place."""
@@ -23,7 +23,7 @@ class HandlerTest(unittest.TestCase):
         )
 
     def test_a_batch_gets_the_answers_its_items_get_alone(self) -> None:
-        """Who else is in the batch makes no difference."""
+        """An answer does not depend on what else is in the batch."""
         bodies = [b"one", b"two", b"three"]
         alone = [handle_batch([item(body)])[0] for body in bodies]
         self.assertEqual(alone, list(handle_batch([item(body) for body in bodies])))

@@ -17,7 +17,7 @@ app = Flask(__name__)
 
 
 def predict(instances: list[Any]) -> list[Any]:
-    """A prediction for each instance, in the same order; raises TypeError if one is not a name."""
+    """Return a prediction for each instance, in order; raise TypeError if one is not a name."""
     if not all(isinstance(name, str) for name in instances):
         msg = "expected a name as text"
         raise TypeError(msg)

@@ -6,10 +6,10 @@ from handler import app
 
 
 class HandlerTest(unittest.TestCase):
-    """What callers rely on."""
+    """What callers can rely on."""
 
     def ask(self, *instances: object) -> tuple[int, dict[str, list[object]]]:
-        """The status and the document of one answer."""
+        """Return the status and the JSON of one answer."""
         answer = app.test_client().post("/", json={"instances": instances})
         return answer.status_code, answer.get_json()
 
@@ -19,7 +19,7 @@ class HandlerTest(unittest.TestCase):
         self.assertEqual((200, expected), self.ask("Ada", ""))
 
     def test_a_batch_gets_the_answers_its_instances_get_alone(self) -> None:
-        """Who else is in the batch makes no difference."""
+        """An answer does not depend on what else is in the batch."""
         instances = ["one", "two", "three"]
         alone = [self.ask(instance)[1]["predictions"][0] for instance in instances]
         self.assertEqual(alone, self.ask(*instances)[1]["predictions"])

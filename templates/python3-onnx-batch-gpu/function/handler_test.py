@@ -29,7 +29,7 @@ TYPES = {
 
 
 def declared_axes() -> dict[str, int]:
-    """The ``batch_axis`` of handler.py, which is not run, so it has to be written out."""
+    """Return the ``batch_axis`` of handler.py, which has to be a literal, as it is not run."""
     code = MODEL.with_name("handler.py")
     for node in ast.parse(code.read_text()).body if code.exists() else []:
         targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
@@ -43,7 +43,7 @@ AXES = declared_axes()
 
 
 class ModelTest(unittest.TestCase):
-    """What batching needs of a model."""
+    """What a model needs for its requests to be batched."""
 
     def setUp(self) -> None:
         """Load the model as the runtime does."""
@@ -54,7 +54,7 @@ class ModelTest(unittest.TestCase):
         self.model = onnxruntime.InferenceSession(MODEL, providers=["CPUExecutionProvider"])
 
     def inputs(self, count: int) -> dict[str, np.ndarray]:
-        """Made-up inputs for ``count`` items; axes that are dynamic besides the batch become 1."""
+        """Return random inputs for ``count`` items; dynamic axes besides the batch get size 1."""
         rng = np.random.default_rng(1)
         inputs = {}
         for wanted in self.model.get_inputs():
@@ -64,7 +64,7 @@ class ModelTest(unittest.TestCase):
         return inputs
 
     def fixed(self) -> list[str]:
-        """Inputs whose batch axis is not dynamic, or that have none."""
+        """Return the inputs whose batch axis is not dynamic, or that have none."""
         return [
             f"{wanted.name} {wanted.shape}"
             for wanted in self.model.get_inputs()
@@ -72,7 +72,7 @@ class ModelTest(unittest.TestCase):
         ]
 
     def test_the_batch_axis_of_every_input_is_dynamic(self) -> None:
-        """Batches have any size."""
+        """Batches may have any size."""
         self.assertEqual(
             [],
             self.fixed(),
@@ -82,7 +82,7 @@ class ModelTest(unittest.TestCase):
         )
 
     def test_a_batch_gets_the_answers_its_items_get_alone(self) -> None:
-        """An item's answer does not depend on the others in its batch."""
+        """An answer does not depend on what else is in the batch."""
         if self.fixed():
             self.skipTest("requests run one by one")
         inputs = self.inputs(3)
