@@ -9,8 +9,8 @@ sizes, windows, numbers of instances and phases, played no part in it.
 Each point is simulated, by the batcher's rule, in independent runs (`batch_queue`). Its quantile is
 that of all their requests, and its half-width that of the 95 % confidence interval by the runs' own
 quantiles. Runs are added until it is below ``--width`` of the quantile. Beside it are the errors of
-the law of `scaler.policies.batch.queueing`, and of the law for instances enough, delayed by
-Erlang's C. A set takes a few minutes.
+the law of `scaler.policies.batch.queueing`, and of the law for unlimited instances with a delay by
+Erlang's C formula. A set takes a few minutes.
 """
 
 from __future__ import annotations
