@@ -163,7 +163,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """Let the interpreter flush nothing to standard output at its end, which would fail again."""
+    """Discard what would be flushed to standard output at exit, as that would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -188,7 +188,7 @@ def _run(name: str, argv: list[str], *, is_alone: bool) -> int:
     from carpool.errors import CarpoolError  # noqa: PLC0415  --version and --help stay instant
 
     module_name, _, function_name = COMMANDS[name][0].partition(":")
-    gc.disable()  # imports leave no garbage; looking for it takes an eighth of them
+    gc.disable()  # imports leave no garbage; collections take an eighth of their time
     try:
         command = getattr(importlib.import_module(module_name), function_name)
         if is_alone:  # in a process of its own, where imported modules stay

@@ -13,10 +13,10 @@ __all__ = ["is_folder", "reason", "replace_file", "status"]
 
 
 def status(path: Path) -> os.stat_result | None:
-    """Return the status of what a path leads to; None if that is nothing, or it is no path."""
+    """Return the status of a path's target; None if there is none, or the path is invalid."""
     try:
         return path.stat()
-    except (OSError, ValueError):  # a name that is too long, a circle of links, a NUL
+    except (OSError, ValueError):  # a name that is too long, circular links, a NUL
         return None
 
 

@@ -20,8 +20,8 @@ _TRIES = 100
 def free_port() -> int:
     """Return a free loopback port outside the range from which the system assigns ports.
 
-    A port that the system had assigned and got back may be part of another connection by the
-    time it is needed. Such a port is used only if the system assigns all ports.
+    A port in that range may be assigned to another connection before it is used. Such a port is
+    returned only if the system assigns all ports.
 
     Raises:
         ConfigError: no free port was found.

@@ -24,10 +24,10 @@ _NEW_OBJECTS = 50_000
 
 
 def collect_rarely() -> None:
-    """Look for garbage rarely, and never among the objects that exist now.
+    """Run the garbage collector rarely, and never over the objects that exist now.
 
-    A look at all that a process has imported takes tens of milliseconds, in which no request is
-    served. Requests leave no cycles, so there is little to find.
+    A collection over all that a process has imported takes tens of milliseconds, in which no
+    request is served. Requests leave no cycles, so there is little to find.
     """
     gc.enable()
     gc.freeze()

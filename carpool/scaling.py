@@ -128,7 +128,7 @@ class PhaseRates(NamedTuple):
     Attributes:
         silent: Changes from phase to phase without a request (D0); its diagonal makes the rows of
             both together add up to 0.
-        arriving: The same with a request (D1); its diagonal are the requests that come without a
+        arriving: The same with a request (D1); its diagonal holds requests that come without a
             change of phase.
     """
 

@@ -85,7 +85,7 @@ def sizes(
 def _rows(model: LatencyModel, max_batch: int, percentile: float) -> Iterator[_Row]:
     for batch, cpu, gpu in model.configurations(max_batch):
         predicted_s = model.predict(batch, cpu, gpu, percentile)
-        # Written so that what is not a number meets no objective. A plan wants some of a core.
+        # Written so that NaN meets no objective. A plan needs at least a part of a core.
         if predicted_s is None or not (0 < predicted_s < math.inf and cpu > 0):
             continue
         resources = model.resources(batch, cpu, gpu)

@@ -225,7 +225,7 @@ class SyncAnswer(Struct, frozen=True, forbid_unknown_fields=True):
 class _PlainAnswer(SyncAnswer, frozen=True, forbid_unknown_fields=True):
     """An answer with its plan as a dictionary, as plans are read by the rules for user files."""
 
-    plan: dict[str, Any] | None = None  # type: ignore[assignment]  # what becomes of it is above
+    plan: dict[str, Any] | None = None  # type: ignore[assignment]  # `from_json` converts it
 
 
 def _plain(value: object) -> str | float:
@@ -255,8 +255,8 @@ def read_message(text: bytes) -> FrontReport | Announcement:
     Raises:
         ConfigError: the error, with its path.
     """
-    # A key that comes twice harms nothing here: a sender that may speak at all could as well have
-    # sent the last of both.
+    # A duplicate key does no harm here: a sender with a valid token could as well send only the
+    # last of its values.
     if messages.read(_HAS_ADDRESS, text).address is not None:
         return messages.read(_ANNOUNCEMENT, text)
     report = messages.read(_REPORT, text)

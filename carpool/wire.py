@@ -73,9 +73,10 @@ NOT_BEGUN_HEADER = "x-carpool-not-begun"  # of an error: no handler has seen the
 REPEATABLE_HEADER = "x-carpool-repeatable"  # of a ready sidecar: handlers may see requests again
 CALLED_HEADER = "x-carpool-called"  # of a canary's request: the function that was called
 CALLS_HEADER = "x-carpool-calls"  # of a sidecar: it takes calls in bundles (`http.call_frames`)
-CRASHES_HEADER = "x-carpool-crashes"  # of a sidecar: how often its handler ended, and how last
+CRASHES_HEADER = "x-carpool-crashes"  # of a sidecar: its handler's crashes, and the last exit
 # By how much the message of a batch may be larger than its bodies and heads, and a single request's
-# than its body: where a body just fits through the first door, its batch must fit through the next.
+# than its body: a batch of bodies that the first server just accepts must not exceed the next one's
+# limit.
 OVERHEAD_BYTES = 128 * 1024
 CONCURRENCY_HEADER = "x-carpool-at-once"  # of a ready handler: how many batches it works on at once
 KEY_HEADER = "x-carpool-key"  # of a batch: shows that its receiver's own sidecar or front sent it
@@ -87,7 +88,7 @@ OWN_HEADERS = frozenset(("traceparent", "tracestate", "x-call-id"))
 # of-watchdog logs a line for every request but those of Kubernetes's probes.
 PROBE_HEADERS = (("user-agent", "kube-probe/carpool"),)
 
-# What belongs to one connection and not to an answer: the servers on the way write it themselves.
+# Headers of a connection and not of an answer: each server on the way writes its own.
 FRAMING = frozenset(
     (
         "connection",

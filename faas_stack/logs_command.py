@@ -1,4 +1,4 @@
-"""``carpool logs``: what a function prints, as its provider keeps it, and as it comes."""
+"""``carpool logs``: print the output of a function that its provider keeps, and follow it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
         problem = Problem("--ready-timeout", args.ready_timeout, "a duration such as 90s")
         raise ConfigError([problem]) from error
     done = _reload(args, ready_s)
-    sys.stdout.write(f"{json.dumps(done)}\n" if args.json else f"{_told(done)}\n")
+    sys.stdout.write(f"{json.dumps(done)}\n" if args.json else f"{_summary(done)}\n")
     return 0
 
 
@@ -65,7 +65,7 @@ def _reload(args: argparse.Namespace, ready_s: float) -> dict[str, Any]:
     return done
 
 
-def _told(done: dict[str, Any]) -> str:
+def _summary(done: dict[str, Any]) -> str:
     name, replicas = done["name"], done["replicas"]
     instances = f"{replicas} instance{'s' * (replicas != 1)}"
     if not replicas:

@@ -1,4 +1,4 @@
-"""What commands for a running provider share: its address, credentials and refusals."""
+"""Sends requests of commands to a running provider: options, credentials and errors."""
 
 from __future__ import annotations
 

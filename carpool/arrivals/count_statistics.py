@@ -127,12 +127,12 @@ def fitted_to_counts(statistics: CountStatistics) -> Fit:
         (product / (count - lag) - mean**2) / spread
         for lag, product in enumerate(statistics.products, 1)
     )
-    lasting = _forgotten(near)
+    lasting = _decay_rate(near)
     excess = (cubed - 3 * mean * square + 2 * mean**3) - 3 * spread - mean
     skewness = excess / spread**1.5  # of the rate's integral, and nearly of the rate
-    of_rate = spread / (span_s**2 * _smoothed(lasting))
+    of_rate = spread / (span_s**2 * _variance_ratio(lasting))
     process = switching(mean / span_s, of_rate, skewness, lasting / span_s)
-    apart = abs(far - _resemblance(lasting) * math.exp(-lasting))
+    apart = abs(far - _lag1_correlation(lasting) * math.exp(-lasting))
     return Fit(process, apart, _SCORE * variance / spread / math.sqrt(count))
 
 
@@ -158,21 +158,21 @@ def switching(mean_rps: float, variance: float, skewness: float, relaxing: float
     return mmpp2((low, high), (relaxing * high_share, relaxing * (1 - high_share)))
 
 
-def _forgotten(near: float) -> float:
+def _decay_rate(near: float) -> float:
     """Return the decay rate, per interval, of a rate process with this lag-1 correlation."""
     low, high = _SLOWEST, _FASTEST
     for _ in range(60):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if _resemblance(middle) > near else (low, middle)
+        low, high = (middle, high) if _lag1_correlation(middle) > near else (low, middle)
     return high
 
 
-def _resemblance(lasting: float) -> float:
+def _lag1_correlation(lasting: float) -> float:
     """Return the lag-1 correlation of a rate's integrals over consecutive intervals."""
-    return math.expm1(-lasting) ** 2 / (lasting**2 * _smoothed(lasting))
+    return math.expm1(-lasting) ** 2 / (lasting**2 * _variance_ratio(lasting))
 
 
-def _smoothed(lasting: float) -> float:
+def _variance_ratio(lasting: float) -> float:
     """Return the variance of a rate's mean over an interval, relative to that of the rate."""
     if lasting < _SLOWEST:
         return 1.0

@@ -113,15 +113,15 @@ class Counting:
 
     def _short(self, times: Times) -> Counted:
         longest = self._fastest * float(times.max(initial=0.0))
-        # A Poisson number is beyond so many with probability below 1e-20, and beyond `levels` and
-        # 30 more with the like share of the probability of `levels`.
+        # A Poisson number exceeds its mean by 12 deviations and 30 with probability below 1e-20;
+        # `levels` more terms make the rest as small relative to the probability of `levels`.
         terms = min(_TERMS, math.ceil(longest + 12 * math.sqrt(longest)) + 30 + self.levels)
         chain, steps = self._chain[:terms], np.arange(terms)
         mean = (self._fastest * times)[:, None]
         factorials = np.concatenate([[0.0], np.cumsum(np.log(steps[1:]))])
         powers = np.where(steps == 0, 0.0, steps * np.log(np.maximum(mean, 1e-300)))
         weights = np.exp(powers - mean - factorials)
-        if not self._fastest:  # nothing ever comes
+        if not self._fastest:  # no request ever arrives
             spent = np.zeros((len(times), *chain.shape[1:]))
             spent[:, 0] = times[:, None, None]
             return Counted(np.tensordot(weights, chain, 1), spent)

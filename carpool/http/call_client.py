@@ -58,9 +58,9 @@ class Calls:
 
     @property
     def behind(self) -> bool:
-        """Whether the peer does not take what it was sent.
+        """Whether the peer is not reading what it was sent.
 
-        What callers that leave have sent stays in memory until it does, so that no more should be.
+        Send no more calls then: those of callers that leave stay in memory until the peer reads.
         """
         connection = self._connection
         untaken_bytes = connection.transport.get_write_buffer_size() if connection else 0

@@ -108,7 +108,7 @@ class CallConnection(asyncio.Protocol):
         self._ended = False  # the peer wants no further calls on it
         self._window = CallWindow()
         self._marked = False  # the next answers have a mark
-        self._refused = 0  # calls refused in place of the peer that it was not told of yet
+        self._refused = 0  # calls refused in the peer's place and not reported to it yet
         self._late_after_s = math.inf  # from a call's arrival; until the peer marks an answer
 
     @property
@@ -135,7 +135,7 @@ class CallConnection(asyncio.Protocol):
         return len(self._calls) + more > self._window.size
 
     def count_refused(self, count: int) -> None:
-        """Have the peer told, with its next answers, of calls that were refused in its place."""
+        """Report calls refused in the peer's place to it, after its next answers."""
         self._refused += count
 
     def cancel(self, call_id: int) -> None:
@@ -230,7 +230,7 @@ class CallConnection(asyncio.Protocol):
             self.transport.write(call_frames.frame(refused))
 
     def _dropped(self, beginning: memoryview) -> None:
-        """A message is too large to be kept: the one answer in it fails."""
+        """Fail the only answer in a message that is too large to be kept."""
         receiver = self._calls.pop(call_frames.only_answer(beginning), None)
         if receiver is not None:
             tell_failed(receiver, self._too_large())

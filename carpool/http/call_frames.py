@@ -69,7 +69,7 @@ CALL_BYTES = 64 * 1024  # the largest body that travels with others
 # From these sizes on, a bundle leaves before the end of the iteration: its receiver works on it
 # while the sender continues to read, instead of afterwards.
 BUNDLE_CALLS, BUNDLE_BYTES = 64, 256 * 1024
-SLACK_BYTES = 1024 * 1024  # by how much a frame may exceed its largest body: others, and all heads
+SLACK_BYTES = 1024 * 1024  # what a frame may have besides its largest body: others, and all heads
 _LENGTH_BYTES = 4
 _NUMBERED = struct.Struct("<4sI")
 _BEGINNING = struct.Struct("<4sIIIQ")  # of answers: as in `wire`, with the first id
@@ -240,10 +240,10 @@ def number(message: memoryview) -> int:
 
 
 def only_answer(beginning: memoryview) -> int:
-    """The id in a message of answers that has one alone, of its first bytes.
+    """Return the id of the only answer in a message, from the message's first bytes.
 
     Raises:
-        WireError: it is no such message.
+        WireError: it is another message, or has several answers.
     """
     magic, count, _, _, call_id = _BEGINNING.unpack(beginning)
     if magic != ANSWERS or count != 1:

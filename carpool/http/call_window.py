@@ -26,8 +26,8 @@ __all__ = ["CallWindow"]
 
 _FEWEST = 32
 _REDUCTION = 0.5
-_GROWTH = 0.02  # calls for each answer
-_FALL = 0.1  # of the round trip, after a shorter one; it rises at once
+_GROWTH = 0.02  # by how many calls each unmarked answer raises the size
+_FALL = 0.1  # weight of a shorter round trip in the average; a longer one replaces it at once
 
 
 class CallWindow:

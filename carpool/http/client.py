@@ -171,7 +171,7 @@ class PendingRequest:
     async def _request(self, method: str, target: str, headers: Headers, body: Buffer) -> None:
         try:
             response = await self._pool.request(method, target, headers, body)
-        except Exception as error:  # noqa: BLE001 - the sender's to judge
+        except Exception as error:  # noqa: BLE001 - the sender gets it
             self._report(error)
         else:
             self._report(response)

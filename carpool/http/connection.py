@@ -370,7 +370,7 @@ class Connection(asyncio.Protocol):
         self._catch_up()
 
     def idle(self, now: float) -> bool:
-        """Return whether it may be closed to make room: no request, or one that hardly moves."""
+        """Return whether it may be closed for another: no request, or one without progress."""
         if self.exchanges:
             return False
         if self._backlog:

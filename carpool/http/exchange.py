@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     Body = bytes | memoryview
-    Successor = Callable[[Any, asyncio.Transport], Any]  # makes a connection of server and socket
+    Successor = Callable[[Any, asyncio.Transport], Any]  # (server, socket) -> connection
     Headers = Iterable[tuple[str, str]] | bytes  # or their lines as sent, each with its end
 
 __all__ = ["UNKNOWN_LENGTH", "Exchange", "KnownHead", "encoded"]

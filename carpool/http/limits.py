@@ -16,7 +16,7 @@ __all__ = [
     "Refused",
 ]
 
-CALL_BYTES_HELD = 1024  # the objects of one request, about
+CALL_BYTES_HELD = 1024  # approximate size of the objects of one request
 HEADER_BYTES_HELD = 128  # and of one header
 TOO_MUCH_HELD = "too much memory is in use for other requests"
 STALLED_S = 5.0  # without progress for this long, a client counts as idle

@@ -1,7 +1,7 @@
 """Ends connections to a machine that is lost: switched off, cut off, or a pod without its network.
 
-Nothing says that such a machine is gone, so a call that it holds would wait until its time is over.
-A process that is only stopped or busy is something else: its kernel still answers for it.
+Such a machine sends no notice, so a call that it has would wait until its time limit. A process
+that is only stopped or busy is not lost: its kernel still acknowledges data.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ C = TypeVar("C")
 
 
 class Overload(Protocol):
-    """What an application that refuses calls in time tells a provider, which can refuse them first.
+    """Overload that an application reports to a provider, so that the provider refuses calls.
 
     Attributes:
         late_after_ms: How long a call may take.

@@ -1,7 +1,7 @@
 """Time limits of equal length, with one timer for all of them.
 
-They end in the order in which they began, so only the oldest needs a timer. It is left when
-that one ends early, as nearly all do, and is then set for the oldest that is left.
+They expire in the order in which they began, so only the oldest needs a timer. When that one ends
+early, as nearly all do, the timer still runs, and is then set for the oldest that remains.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class EarlyStart:
         return self._process.returncode
 
     def end(self) -> None:
-        """SIGKILL to it and its process group, if it runs: nothing has taken it over."""
+        """Kill the process and its group if it still runs, when nothing has taken it over."""
         if self._process.poll() is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -100,16 +100,16 @@ class InstanceState:
         """
         if self.state is State.INACTIVE:
             return self.state
-        said = self._said(rate_rps, latency_s)
-        if said is not self._pending:
-            self._pending, self._seen = said, 0
+        suggested = self._suggested(rate_rps, latency_s)
+        if suggested is not self._pending:
+            self._pending, self._seen = suggested, 0
         self._seen += 1
         resting = self.state is State.INTERFERED and latency_s is None
         if self._seen >= (self._thresholds.rest if resting else self._thresholds.observations):
-            self.state = said
+            self.state = suggested
         return self.state
 
-    def _said(self, rate_rps: float, latency_s: float | None) -> State:
+    def _suggested(self, rate_rps: float, latency_s: float | None) -> State:
         """Return the state that this observation alone suggests, given the current one."""
         limits, now = self._thresholds, self.state
         share = limits.relieved if now is State.OVERLOADED else limits.overloaded

@@ -117,7 +117,7 @@ def table(results: Sequence[PolicyResult], slo: str) -> str:
 
 
 def described(policy: str) -> str:
-    """Return how a policy's name is said in a sentence, where `none` would be misread."""
+    """Return a policy's name for use in a sentence, where `none` alone would be misread."""
     return "without batching (none)" if policy == "none" else f"with {policy}"
 
 

@@ -72,7 +72,7 @@ def max_instances(there: Capacity) -> int:
 
 
 class Allocation:
-    """Both books of one machine.
+    """The reservations and the assignments of one machine.
 
     Args:
         capacity: Capacity of the machine.

@@ -61,7 +61,7 @@ class Resources:
 
     Attributes:
         cpu: Maximum number of cores, fractional; None: no limit.
-        cpu_share: Cores that its weight against others corresponds to, when all are busy.
+        cpu_share: Weight against other instances, as the cores that it gets when all are busy.
         cpuset: Cores to run on, as in ``0-3,6``; empty: any.
         pinned: Whether it gets whole cores, which the provider chooses.
         memory_bytes: Maximum memory; None: no limit.

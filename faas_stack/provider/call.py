@@ -104,7 +104,7 @@ class Call:
         self._called = b"%b: %b\r\n" % (_CALLED, names[1]) if self.has_fallback else b""
 
     def sent_to(self, replica: Replica, limit_s: float, now: float) -> None:
-        """Record the replica, and start the call's time unless the gateway has given its start.
+        """Record the replica, and set the call's start time unless the gateway has set it.
 
         As at the gateway, the time until a function has started does not count towards an
         objective.

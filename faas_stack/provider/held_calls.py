@@ -1,10 +1,10 @@
-"""Calls of a function that are held back, as its replicas have as many as they can answer in time.
+"""Holds calls of a function back while its replicas have as many as they can answer in time.
 
 Theory of operation
 -------------------
-Which calls are worth sending is known only when a replica has room: the newest ones, as these can
-still be answered in time. So calls are held first. A call that has no time left for being sent and
-answered is refused, the oldest first, in a share of the time (`carpool.http.refusal_budget`). A
+Which calls are worth sending is known only when a replica can take one: the newest ones, as these
+can still be answered in time. So calls are held first. Calls that can no longer be answered in time
+are refused, the oldest first, for a limited share of the time (`carpool.http.refusal_budget`). A
 sidecar does the same with its own callers (`carpool.http.intake`).
 """
 
@@ -30,7 +30,7 @@ class Holder(Protocol):
     """Interface of the proxy to held calls."""
 
     def choose(self, function: Function) -> Calls | None:
-        """Return where the next call of a function would be sent to in a bundle, if it would be."""
+        """Return what would send a function's next call in a bundle; None if nothing would."""
 
     def accept(self, exchange: Exchange) -> None:
         """Send a call."""
@@ -46,7 +46,7 @@ class Holder(Protocol):
 
 
 class HeldCalls:
-    """The held calls of one function; created for the first, and given up after the last.
+    """The held calls of one function; created for the first one and dropped after the last.
 
     Args:
         holder: Sends, refuses or counts them.

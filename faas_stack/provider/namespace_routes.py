@@ -43,19 +43,19 @@ class NamespaceRoutes:
         return request.reply(namespace._asdict())
 
     async def _create(self, request: Request) -> int:
-        await self._namespaces.create(_wanted(request))
+        await self._namespaces.create(_requested(request))
         return 201
 
     async def _update(self, request: Request) -> int:
-        await self._namespaces.update(_wanted(request))
+        await self._namespaces.update(_requested(request))
         return 202
 
     async def _remove(self, request: Request) -> int:
-        await self._namespaces.remove(_wanted(request).name)
+        await self._namespaces.remove(_requested(request).name)
         return 202
 
 
-def _wanted(request: Request) -> FunctionNamespace:
+def _requested(request: Request) -> FunctionNamespace:
     """Return the namespace in a request's body.
 
     Raises:
@@ -74,6 +74,6 @@ def _wanted(request: Request) -> FunctionNamespace:
             problems.add(f"labels.{key}", labels[key], f"no label of *{_RESERVED}/: kubectl label")
     problems.raise_if_any()
     if labels.get(_LABEL) != _VALUE:
-        message = f"labels: expected {_LABEL}: {_VALUE!r} among them, as of all of functions"
+        message = f"labels: expected {_LABEL}: {_VALUE!r}, as on every namespace of functions"
         raise BadRequest(message)
     return FunctionNamespace(name, labels, annotations)

@@ -136,7 +136,7 @@ class Proxy:
         held.hold(exchange)
 
     def choose(self, function: Function) -> Calls | None:
-        """Return where a call would be sent to in a bundle; None if it would not be."""
+        """Return what would send a function's next call in a bundle; None if nothing would."""
         replica = self._orchestrator.choose(function)
         return replica.calls if replica else None
 

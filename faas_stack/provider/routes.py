@@ -211,10 +211,10 @@ class Routes:
     async def _health(self, request: Request) -> int:
         reason = self._unready()
         status = 503 if reason else 200
-        request.exchange.reply(status, (reason or self._well()).encode(), "text/plain")
+        request.exchange.reply(status, (reason or self._health_text()).encode(), "text/plain")
         return status
 
-    def _well(self) -> str:
+    def _health_text(self) -> str:
         """Return the text for a healthy provider.
 
         A provider that receives no changes stays in service, as calls continue with the known

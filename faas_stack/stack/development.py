@@ -131,7 +131,7 @@ class Development:
         began_s = loop.time()
         try:
             done = await self._bring_about(name)
-        except Exception as error:  # noqa: BLE001 - it is said here, or never
+        except Exception as error:  # noqa: BLE001 - nothing else would report it
             kept = "the previous version keeps serving" if there else "it is not deployed"
             reason = error if isinstance(error, CarpoolError) else repr(error)
             say(f"{name}: {what} changed; {kept}\n{reason}")

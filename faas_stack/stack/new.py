@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
         shutil.rmtree(folder, ignore_errors=True)
         expected = "files that can be written"
         raise ConfigError([Problem(str(folder), reason(error), expected)]) from error
-    sys.stdout.write(_told(path, folder, args))
+    sys.stdout.write(_summary(path, folder, args))
     return 0
 
 
@@ -205,7 +205,7 @@ def _copy(template: Template, folder: Path, model: Path | None) -> None:
             shutil.copyfile(weights, copy)
 
 
-def _told(path: Path, folder: Path, args: argparse.Namespace) -> str:
+def _summary(path: Path, folder: Path, args: argparse.Namespace) -> str:
     lines = [f"{folder}/: created from the template {args.lang}", f"{path}: {args.name} added"]
     if not args.model and (folder / "model.onnx").is_file():
         lines.append(f"{folder}/model.onnx: the template's example; replace it with your model")

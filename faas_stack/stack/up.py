@@ -253,7 +253,7 @@ class _Session:
             say(f"{function.name}: start carpool up again to have its variants used by the scaler")
 
     async def _until_refused(self) -> None:
-        assert self._scaler  # noqa: S101 - nothing else can tell
+        assert self._scaler  # noqa: S101 - only called with a scaler; for mypy
         token = token_file(self._secrets).read_text(encoding="utf-8").strip()
         await until_refused(self._scaler.url, token)
 

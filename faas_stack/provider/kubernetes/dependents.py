@@ -1,4 +1,4 @@
-"""Keeps the objects that go with a function's Deployment, and leaves those of others alone."""
+"""Creates and updates the objects that a function's Deployment owns; leaves all others alone."""
 
 from __future__ import annotations
 

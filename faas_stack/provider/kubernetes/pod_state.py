@@ -101,8 +101,8 @@ def _address(ip: str) -> str:
 def _is_on_lost_node(pod: Mapping[str, Any], conditions: Mapping[str, Mapping[str, str]]) -> bool:
     """Return whether Kubernetes made a pod unready because its node is silent.
 
-    The kubelet's last word, that its containers are ready, stays as it is. The same is seen of pods
-    with readiness gates, which others may have added.
+    Then the kubelet's last report, that the containers are ready, is still there. A pod with
+    readiness gates may look the same on a working node, so it is never counted as lost.
     """
     contained = conditions.get("ContainersReady", {}).get("status") == "True"
     return contained and not pod.get("spec", {}).get("readinessGates")

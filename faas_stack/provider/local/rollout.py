@@ -128,8 +128,8 @@ class Rollout:
     ) -> Conflict | None:
         """Change functions one after the other; return the conflict if one is updated meanwhile.
 
-        The update has instances of the rebuilt image, which therefore stays, and what has been
-        changed with it.
+        Such an update starts instances of the rebuilt image. So the image stays, and so do the
+        functions that have already been changed.
         """
         try:
             for name in names:
@@ -141,7 +141,7 @@ class Rollout:
         return None
 
     def _names(self, name: str, namespace: str) -> list[str]:
-        """Return the names of the functions that run its model now."""
+        """Return the names of the functions that currently run a function's model."""
         return [function.deployment.service for function in self._runners(name, namespace)]
 
     def _runners(self, name: str, namespace: str) -> list[LocalFunction]:
@@ -168,7 +168,7 @@ async def until_rolled_out(name: str, replica_set: ReplicaSet, ready_s: float) -
                 await replica_set.change()
     except TimeoutError:
         how = f"{name} is not ready after {ready_s:g} s"
-        raise FunctionFault(_told(how, replica_set, _new(replica_set))) from None
+        raise FunctionFault(_failure_text(how, replica_set, _new(replica_set))) from None
     while any(replica.revision != revision for replica in replica_set.replicas):
         _refuse_hopeless(name, replica_set, revision)
         await replica_set.change()
@@ -189,10 +189,10 @@ def _refuse_hopeless(name: str, replica_set: ReplicaSet, revision: int) -> None:
         message = f"function {name!r} was updated while it was reloaded; the update continues"
         raise Conflict(message)
     if failing := [replica for replica in _new(replica_set) if replica.instance.failing]:
-        raise FunctionFault(_told(f"{name} keeps failing", replica_set, failing))
+        raise FunctionFault(_failure_text(f"{name} keeps failing", replica_set, failing))
 
 
-def _told(how: str, replica_set: ReplicaSet, replicas: Sequence[Replica]) -> str:
+def _failure_text(how: str, replica_set: ReplicaSet, replicas: Sequence[Replica]) -> str:
     """Describe a failure, with the reason and log of the first replica that is not ready."""
     unready = next((each.instance for each in replicas if not each.instance.ready), None)
     if unready is None:

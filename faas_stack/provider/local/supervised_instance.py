@@ -29,7 +29,7 @@ __all__ = ["Runner", "StartFailed", "SupervisedInstance"]
 log = logging.getLogger(__name__)
 
 _FIRST_PROBE_S, _UNREADY_PROBE_S = 0.01, 0.05  # between probes until it is ready
-_PROBES_DELAY = 0.1  # of the time that a start has taken, before the pauses are at their longest
+_PROBES_DELAY = 0.1  # pause before the next probe, as a share of the time since the start
 _READY_PROBE_S = 1.0
 _PROBE_TIMEOUT_S = 2.0
 _SILENCE_S = LIMIT_S

@@ -23,7 +23,7 @@ async def on_host(folder: Path, engine: DockerEngine) -> Path:
     Raises:
         ConfigError: The folder exists only in the provider's container, out of the engine's reach.
     """
-    in_container = os.path.exists(_MARK)  # noqa: ASYNC240, PTH110 - no disk is asked
+    in_container = os.path.exists(_MARK)  # noqa: ASYNC240, PTH110 - waits for no disk
     own = await engine.find(socket.gethostname()) if in_container else None
     if own is None:
         return folder
