@@ -1,4 +1,4 @@
-"""A fixed number of instances of one size, whatever the load: what a user without a scaler has.
+"""A fixed number of instances of one size, whatever the load, as without a scaler.
 
 Properties that are not given are chosen from what the model knows: the smallest size, with the
 batch size of highest throughput that executes a batch and the one before it within the objective.
@@ -46,14 +46,16 @@ class Fixed:
 
         def __post_init__(self) -> None:
             """Raise ValueError if a parameter is out of range."""
-            if self.replicas < 0 or (self.batch is not None and self.batch < 1):
-                message = f"replicas = {self.replicas}, batch = {self.batch}: expected whole "
-                message += "numbers, replicas of at least 0 and batch of at least 1"
+            if self.replicas < 0:
+                message = f"replicas = {self.replicas}: expected a whole number of at least 0"
+                raise ValueError(message)
+            if self.batch is not None and self.batch < 1:
+                message = f"batch = {self.batch}: expected null or a whole number of at least 1"
                 raise ValueError(message)
             for name in ("cpu", "gpu", "wait_s"):
                 value = getattr(self, name)
                 if value is not None and not 0 <= value < math.inf:
-                    message = f"{name} = {value}: expected a number of at least 0"
+                    message = f"{name} = {value}: expected null or a number of at least 0"
                     raise ValueError(message)
 
     def __init__(self, params: Params) -> None:

@@ -1,11 +1,11 @@
 """OpenFaaS's autoscaling: instances of one size by requests per second, without batches.
 
-Two rules. ``target`` is the one that OpenFaaS documents for requests per second: enough replicas
-that each gets ``proportion`` of its target, ``ceil(R / (target * proportion))``; fewer only when
-that has been enough for ``stable_s``. ``alert`` is the Community Edition's: once a function has had
-more than ``alert_rps`` for ``stable_s``, it gets a step of replicas every ``repeat_s``, up to the
-maximum; when the alert is over, it returns to the minimum immediately. The step is ``step_percent``
-of the maximum. The Community Edition has no more than five replicas.
+There are two rules. ``target`` is the one that OpenFaaS documents for requests per second: enough
+replicas that each gets ``proportion`` of its target, ``ceil(R / (target * proportion))``; fewer
+only when that has been enough for ``stable_s``. ``alert`` is the Community Edition's: once a
+function has had more than ``alert_rps`` for ``stable_s``, it gets a step of replicas every
+``repeat_s``, up to the maximum; when the alert is over, it returns to the minimum immediately. The
+step is ``step_percent`` of the maximum. The Community Edition has no more than five replicas.
 
 An instance that is no longer wanted stays for the keep-alive, see `Plan.keep_alive_s`. The defaults
 for its size and keep-alive are those with which INFless was compared (ASPLOS'22, 5.1). A model that

@@ -1,11 +1,11 @@
 """The exact law of batches for all sizes and windows at once, on a grid of times.
 
-What `batch_law` computes for one batch size and window, a search needs for thousands, with the
-execution times of every instance size. All of them share the matrices of `map_counts`, which depend
-on neither. So times are rounded to a grid, always to the side on which more requests are late, and
-the law's terms are tabulated: ``[k, T, w]`` holds the mean number of requests in batches of k that
-wait longer than w, for each phase in which the batch began. An instance size then costs one table
-lookup for each batch size, window and execution time.
+A search needs what `batch_law` computes for thousands of batch sizes and windows, with the
+execution times of every instance size. All of them share the matrices of `map_counts`. So times are
+rounded to a grid, always to the side on which more requests are late, and the law's terms are
+tabulated: ``[k, T, w]`` holds the mean number of requests in batches of k that wait longer than w,
+for each phase in which the batch began. An instance size then costs one table lookup for each batch
+size, window and execution time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchGrid"]
 
-_SHORT = 1e-9  # of a step; times that differ by no more are the same
+_SHORT = 1e-9  # part of a step; times that differ by less are the same
 
 
 class BatchGrid:
@@ -131,8 +131,8 @@ class BatchGrid:
         within = (before > 0) & (before[:, None] + before < times)  # the longest window
         table = np.zeros((levels, (times + 2) * times, phases))
         table[:, :times] = total
-        # Of each wait a row that is longer by one than a row of windows, so that what was a time
-        # before the wait stands at the window that is both.
+        # Each wait's row is longer by one than a row of windows. Read as rows of windows, it is
+        # shifted by the wait: the entry for a time before the wait is at the window of both.
         both = table[:, times:].reshape(levels, times, times + 1, phases)
         for level in range(levels - short):
             used = (level + 1) * phases

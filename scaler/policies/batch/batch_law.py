@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchLaw", "Service", "first_phases", "quantiles"]
 
-_PARTS, _PASSES = 24, 5  # of the interval in which a quantile is searched
-_ROUNDING = 1e-9  # of a window, as a grid of windows is rounded
-_DIGIT = 1e-12  # of a time
+_PARTS, _PASSES = 24, 5  # parts into which each pass of a search for a quantile cuts the interval
+_ROUNDING = 1e-9  # relative error of windows, which are rounded to a grid
+_DIGIT = 1e-12  # relative error of a difference of times
 _EVEN = np.linspace(0, 1, 257)
 _GEOMETRIC = np.logspace(-6, 0, 401)
 
@@ -144,7 +144,7 @@ class BatchLaw:
         service = service or Service.fixed(np.zeros(self.size))
         seconds = service.seconds[: self.size]
         times = np.asarray(times_s, dtype=float)[:, None, None]
-        # A request that is in time to the last digit is not late because of how floats round.
+        # A request that is just in time must not count as late because of rounding.
         left = times - seconds + _DIGIT * abs(times)
         waits, ended_s = np.empty(left.shape), self.window_s * (1 - _ROUNDING)
         for number, (everything, requests) in enumerate(

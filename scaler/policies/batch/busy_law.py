@@ -3,13 +3,13 @@
 With several instances, the state that a batch finds includes when each of them will be free, which
 is too much for a Markov chain. So a fixed sample of requests is simulated (`replay`).
 
-A sample that is small enough for a planner is off by several percent at high loads, where requests
-that are late come together. But what makes them late is the backlog. Alone, without batches, at one
-instance of the same capacity, each request of the sample would wait nearly as long for those before
-it, and the law of that wait is known (`single_law`). So the sample is weighted: the requests with
-about the same such wait and the same phase of the arrivals weigh as much as the law says they
-should (poststratification: Asmussen and Glynn, Stochastic Simulation, 2007, V.7). At nine tenths of
-the capacity, this makes the variance of the 99th percentile about a hundred times smaller.
+A sample that is small enough for a planner is off by several percent at high loads, where late
+requests come in clusters. But they are late because of the backlog, and a request would find nearly
+the same backlog if one instance of the same capacity served all requests singly. The law of the
+wait there is known (`single_law`). So the sample is weighted: the requests with about the same such
+wait and the same phase of the arrivals weigh as much as the law says they should
+(poststratification: Asmussen and Glynn, Stochastic Simulation, 2007, V.7). At nine tenths of the
+capacity, this makes the variance of the 99th percentile about a hundred times smaller.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 __all__ = ["BusyLaw"]
 
 _SEED = 20
-_REQUESTS = 1 << 16  # of the sample, divided by the spare part of the capacity
-_LEAST = 1 << 18  # of any sample
-_FULL_BATCHES = 1 << 15  # also of any sample, as long as that is not more than
-_MOST_FOR_FULL = 1 << 20  # requests
-_BATCHES, _TURNS = 256, 4  # full batches of a path, and those of each of its instances, at least
-_LEAST_REQUESTS = 1024  # of a path
+_REQUESTS = 1 << 16  # requests of a sample, divided by the spare part of the capacity, at least
+_LEAST = 1 << 18  # requests of any sample at least
+_FULL_BATCHES = 1 << 15  # full batches of any sample at least, unless they are more requests than:
+_MOST_FOR_FULL = 1 << 20
+_BATCHES, _TURNS = 256, 4  # full batches of a path, and of each instance on it, at least
+_LEAST_REQUESTS = 1024  # requests of a path at least
 _LEAST_PATHS = 32
 _WARM = 4  # the first quarter of each path is left out
-_LEAST_SHARE = 1e-3  # of requests that are weighted on their own
-_ROUNDING = 1e-9  # of a time
+_LEAST_SHARE = 1e-3  # share of requests in a stratum, about
+_ROUNDING = 1e-9  # relative
 
 
 class BusyLaw:
@@ -69,7 +69,7 @@ class BusyLaw:
         draw = np.random.default_rng(_SEED)
         arrivals = parallel_arrivals(process, paths, requests, draw)
         full_s = float(service.mean_s()[law.size - 1])
-        free_s = full_s * np.arange(instances) / instances  # all are busy at first, evenly
+        free_s = full_s * np.arange(instances) / instances  # at first all are busy, evenly spread
         outcome = replayed(arrivals.times_s, law, service, free_s, draw)
         self.mean_size = paths * requests / float(outcome.batches.sum())
         single = SingleLaw(process, full_s / (instances * law.size), 1, load)

@@ -1,4 +1,4 @@
-"""What a function currently runs under BATCH's last plan, and the cost of changing it."""
+"""Finds what a function runs under BATCH's last plan, and the cost of changing it."""
 
 from __future__ import annotations
 

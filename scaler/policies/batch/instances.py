@@ -1,4 +1,4 @@
-"""Number of instances for the choice of a batch search, and the predicted results.
+"""Computes the number of instances for the choice of a batch search, and predicts the results.
 
 The search assumes an instance for every batch. This module finds the least number of instances with
 which waiting for busy ones makes no more requests late than the objective allows (`queueing`).

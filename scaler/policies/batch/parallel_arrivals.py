@@ -1,4 +1,4 @@
-"""Many independent sample paths of a Markovian arrival process at once.
+"""Draws many independent sample paths of a Markovian arrival process at once.
 
 Each path begins just after an arrival, in one of the phases that the process has then; over all
 paths, each phase is as frequent as it should be (systematic sampling). So the first n requests of
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Paths", "parallel_arrivals"]
 
-_CHANGES = 4  # of phase for each request; after so many, requests come at the mean rate
-_SLOWEST = 1e-9  # rate at which a phase is left, as a part of the mean rate of requests
+_CHANGES = 4  # changes of phase per request; after that, requests arrive at the mean rate
+_SLOWEST = 1e-9  # lowest rate of leaving a phase, relative to the mean rate of requests
 
 
 class Paths(NamedTuple):
@@ -54,7 +54,7 @@ def parallel_arrivals(
         accumulated /= process.rate_rps
         return Paths(accumulated, np.zeros((paths, requests), dtype=np.intp))
     walks = _Walks(process, paths, draw)
-    walks.go_on(accumulated[:, -1], _CHANGES * requests)
+    walks.extend(accumulated[:, -1], _CHANGES * requests)
     return walks.paths(accumulated)
 
 
@@ -80,8 +80,8 @@ class _Walks:
         self._ends_s, self._accumulated = [np.zeros(count)], [np.zeros(count)]
         self._arrives = [np.zeros(count, dtype=bool)]
 
-    def go_on(self, until: Times, most: int) -> None:
-        """Draw stays until each walk has accumulated a rate of ``until``, at most ``most``."""
+    def extend(self, until: Times, most: int) -> None:
+        """Draw up to ``most`` stays, until each walk has accumulated a rate of ``until``."""
         for _ in range(most):
             if (self._accumulated[-1] >= until).all():
                 break

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch"]
 
-_RATIO = 1.01  # of neighbouring rates that are planned for
+_RATIO = 1.01  # ratio of neighbouring rates that are planned for
 _KEPT = 2  # loads remembered for each function; each may take 64 kB
 _MODELS = 1024  # models whose execution times are remembered
 
@@ -136,9 +136,9 @@ class Batch:
         known = list(zip(load.apps, phases, strict=True))
         bursty = [MarkovArrivals(*rates) for app, rates in known if rates and app.rate_rps > 0]
         plain_rps = sum(app.rate_rps for app, rates in known if not rates)
-        return superposed([Poisson(self._held(load.name, plain_rps)), *bursty])
+        return superposed([Poisson(self._steady_rate(load.name, plain_rps)), *bursty])
 
-    def _held(self, function: str, rate_rps: float) -> float:
+    def _steady_rate(self, function: str, rate_rps: float) -> float:
         """Return a rounded rate, keeping that of the last round if it is close enough.
 
         Similar rates share it, so that results for one serve all of them.

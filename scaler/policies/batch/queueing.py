@@ -1,12 +1,12 @@
-"""How long batches wait for an instance, and how many instances are needed.
+"""Estimates how long batches wait for an instance, and how many instances are needed.
 
 The exact law (`batch_law`) has an instance for every batch at once. With only ``n`` of them, a
 batch may wait. Each phase is treated as Poisson arrivals at the rate expected during an execution
 that begins in it, as phases mostly last longer than executions. In each of them, batches leave at
 the rate over the resulting mean size; a batch waits with the probability of Erlang's C, for an
-exponential time with Erlang's mean times half the sum of both squared variations (Allen and
-Cunneen, see Bolch et al., 2006, 6.3.3). Full batches arrive as regularly as sums of their requests'
-gaps, which the variation of gaps accounts for.
+exponential time with Erlang's mean times half the sum of the squared coefficients of variation of
+gaps and execution times (Allen and Cunneen, see Bolch et al., 2006, 6.3.3). Full batches arrive as
+regularly as sums of their requests' gaps, which the variation of gaps accounts for.
 
 This is a conservative estimate: batches of a window arrive more evenly than at random, and one that
 waits grows meanwhile. It determines the number of instances. If batches wait at all, latencies are
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LimitedInstances", "least_instances"]
 
-_POINTS = 12  # of an exponential distribution
-_MOST = 1 << 20  # instances
-_NEVER = 2e-4  # share of batches that wait below which none does
-_FULL = 0.97  # load from which on queues are as good as endless
+_POINTS = 12  # points that represent an exponential distribution
+_MOST = 1 << 20  # instances at most
+_NEVER = 2e-4  # share of waiting batches below which none is assumed to wait
+_FULL = 0.97  # utilization from which on queues count as unbounded
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ __all__ = ["Replayed", "replayed"]
 
 
 class Replayed(NamedTuple):
-    """What became of the requests.
+    """The outcome of a replay.
 
     Attributes:
         latencies_s: Latency of each request, shape (paths, requests).
@@ -64,7 +64,7 @@ def replayed(
         if point_of is not None:
             which += point_of.take(first)
         free[instance] = end = start + seconds.take(which)
-        # Those that came too late for this batch are written again with their own.
+        # Requests that arrived too late for this batch are overwritten with their own batch.
         latencies_s.put(joining, end[:, None] - came)
         first = first + count
         steps += 1

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchSearch", "Choice", "examined"]
 
-_RESERVE = 2.0  # deviations of the instances that are busy
+_RESERVE = 2.0  # standard deviations of the number of busy instances
 _HALVINGS = 24
 _TIE = 1e-9
 

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SingleLaw"]
 
-_TAIL = 12.0  # of Poisson arrivals; exp(-2 * this) are neglected
+_TAIL = 12.0  # the part exp(-2 * this) of the queues of Poisson arrivals is neglected
 _NEVER = 1e-7  # share of times with longer queues that are neglected
-_LEVELS = 64  # a multiple of which is computed: processes share what does not depend on their rates
-_LARGEST = 4096  # equations
-_STEPS = 32  # of an execution time
-_ROUNDING = 1e-9  # of a time
+_LEVELS = 64  # levels are rounded up to a multiple, so that processes share cached results
+_LARGEST = 4096  # equations to solve at most
+_STEPS = 32  # steps per execution time
+_ROUNDING = 1e-9  # relative
 
 
 class SingleLaw:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InstanceSize", "instance_sizes"]
 
-_EDGES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 1.0)  # of shares of batches
+_EDGES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 1.0)  # shares of batches
 
 
 class InstanceSize(NamedTuple):

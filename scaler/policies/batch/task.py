@@ -1,4 +1,4 @@
-"""One round of one function under BATCH: the best plan, whether the current one stays, what fits.
+"""Plans one function for one round of BATCH: the best choice, or the current one, that fits.
 
 A task belongs to one load and one objective; it caches its results, so that repeating it at the
 same load costs nothing.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Aims", "BatchTask"]
 
-_TRIED = 6  # sizes of instance that are tried for a place
+_TRIED = 6  # instance sizes that are tried until one fits
 _MS_PER_S = 1000
 
 
@@ -116,7 +116,7 @@ class BatchTask:
         placed = cluster.place_up_to(size.resources, best.new)
         draft.sizes = (size,)
         draft.instances = Counter({size: best.got - best.new + placed})
-        draft.explain += self._said(load, best, why if best.fleet.choice is stays else "")
+        draft.explain += self._reasons(load, best, why if best.fleet.choice is stays else "")
         return draft, best.fleet
 
     def _find(self) -> None:
@@ -214,7 +214,7 @@ class BatchTask:
         draft.instances = Counter({fleet.size: 0})
         return fleet
 
-    def _said(self, load: FunctionLoad, option: _Option, why: str) -> list[str]:
+    def _reasons(self, load: FunctionLoad, option: _Option, why: str) -> list[str]:
         choice = option.fleet.choice
         share, target_ms = self._percentile, self._target_s * _MS_PER_S
         within = f"{plain(share)} of them within {plain(target_ms)} ms"
@@ -227,7 +227,7 @@ class BatchTask:
         running = f"on {option.got} x {option.fleet.size.name}, for {plain(choice.cost)} a request"
         sentences = [f"{request}: {batches}, {running}."]
         if isinstance(self._process, MarkovArrivals):
-            sentences.append(f"They are planned as {_spelled(self._process)}.")
+            sentences.append(f"They are planned as {_described(self._process)}.")
         if why:
             sentences.append(why)
         if option.got < option.wanted:
@@ -235,7 +235,7 @@ class BatchTask:
         return sentences
 
 
-def _spelled(process: MarkovArrivals) -> str:
+def _described(process: MarkovArrivals) -> str:
     """Describe a process in words, with its rate and burstiness."""
     rows = enumerate(process.arriving)
     is_mmpp = all(rate == 0 for i, row in rows for j, rate in enumerate(row) if i != j)

@@ -1,4 +1,4 @@
-"""Compute how many requests per second a number of equal instances can take with few of them late.
+"""Compute how many requests per second equal instances can serve with few of them late.
 
 Theory of operation
 -------------------
@@ -57,9 +57,9 @@ __all__ = ["COUNTS", "capacities", "windows_s"]
 
 COUNTS = np.unique(np.concatenate([np.arange(1, 17), np.geomspace(17, 1024, 32).round()]))
 _HALVINGS = 20
-_ABOVE = 2.0  # standard deviations of what collects in a gap
-_WAITED = 0.9  # of what an objective leaves beside an execution; the rest is for an instance
-_FULL = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the last batches
+_ABOVE = 2.0  # standard deviations by which a batch may exceed the usual size
+_WAITED = 0.9  # part of the slack that patient batches wait; the rest is to find an instance
+_FULL = (0.0, 0.25, 0.5, 0.75, 1.0)  # shares of the last batches that were full
 
 
 def windows_s(options: Sequence[Option], slo_s: float) -> npt.NDArray[np.float64]:
@@ -70,7 +70,7 @@ def windows_s(options: Sequence[Option], slo_s: float) -> npt.NDArray[np.float64
 def capacities(
     options: Sequence[Option], slo_s: float, miss: float, *, patient: bool = False
 ) -> npt.NDArray[np.float64]:
-    """Return the requests per second that `COUNTS` instances of each option can take.
+    """Return the requests per second that `COUNTS` instances of each option can serve.
 
     Args:
         options: At least one.
@@ -95,7 +95,7 @@ def capacities(
 
 
 class _Law:
-    """Test of whether rates can be taken, for broadcastable arrays of instances."""
+    """Tests whether instances can serve rates, for broadcastable arrays."""
 
     def __init__(
         self,
@@ -115,9 +115,10 @@ class _Law:
 
     def holds(self, rate_rps: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Return whether the share of late requests stays within the limit."""
-        return (self._found_busy(rate_rps) <= self._miss) & (self._backlog(rate_rps) <= self._miss)
+        busy, backlog = self._busy_too_long(rate_rps), self._backlog(rate_rps)
+        return (busy <= self._miss) & (backlog <= self._miss)
 
-    def _found_busy(self, rate_rps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def _busy_too_long(self, rate_rps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the share of requests for which no instance becomes free in time."""
         count, fixed_s, item_s = self._count, self._fixed_s, self._item_s
         spare = np.maximum(count - rate_rps * item_s, 1e-9)
@@ -148,7 +149,7 @@ class _Law:
 class _Patient(_Law):
     """The same test for patient batches, which wait for more requests."""
 
-    def _found_busy(self, rate_rps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def _busy_too_long(self, rate_rps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the probability of the likeliest way for all instances to be busy."""
         window_s = _WAITED * self._slack_s
         began_s = self._full_s - (self._slack_s - window_s)

@@ -1,12 +1,12 @@
-"""Find the cheapest instances that take a rate: of one size, or of two sizes together.
+"""Find the cheapest instances that serve a rate: of one size, or of two sizes together.
 
-An instance takes more the more instances there are, because one of many is free sooner. In a mix of
-two sizes, each instance is rated as if all were of its size. Mixes are tried for up to sixteen
+The more instances there are, the more each can serve, because one of many is free sooner. In a mix
+of two sizes, each instance is rated as if all were of its size. Mixes are tried for up to sixteen
 instances, where one instance more or less matters; for more, one size suffices.
 
-The laws of `capacity` are safe, and in part far below what instances take. So before a rate is
-covered, `refine` replays up to sixteen instances of each size that would be cheaper at that rate,
-unless it is known from other rates if they take it.
+The laws of `capacity` are conservative, in part far below what instances can serve. So before a
+rate is covered, `refine` replays up to sixteen instances of each size that would be cheaper at that
+rate, unless replays at other rates have already shown whether they can serve it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["Cover", "Menu"]
 
 _FEW = 16
-_BEHIND = 1.2  # times the rate, where an objective is out of reach
+_BEHIND = 1.2  # capacity relative to the rate, if no instances serve it in time
 _ROUNDING = 1e-9
-_STEADY = 0.5  # of what may be late, while the load is steady; the rest is for its changes
+_STEADY = 0.5  # part of the permitted misses for a steady load; the rest is for its changes
 
 
 class Cover(NamedTuple):
@@ -43,7 +43,7 @@ class Cover(NamedTuple):
 
     Attributes:
         price_per_s: Total price.
-        instances: Number of instances of each size; its ``rate_rps`` is what one of them takes.
+        instances: Number of instances of each size; its ``rate_rps`` is what one of them serves.
         wait_s: The longest that a request waits for its batch to fill.
     """
 
@@ -58,9 +58,9 @@ class Menu:
 
     Attributes:
         options: Options, none of which is dominated in both price and capacity at every number.
-        taken_rps: Requests per second that `COUNTS` instances are known to take, shape (options,
+        taken_rps: Requests per second that `COUNTS` instances are known to serve, shape (options,
             counts); `refine` raises it.
-        failing_rps: Those that they are known not to take, same shape; `refine` lowers it.
+        failing_rps: Those that they are known not to serve, same shape; `refine` lowers it.
         price_per_s: Price of an instance, shape (options,).
         wait_s: The longest that a request waits for its batch to fill, shape (options,).
         objective: Latency objective, and the share of requests that may miss it.
@@ -166,7 +166,7 @@ class Menu:
         return made
 
     def _replayed(self, at: int, count: int, rate_rps: float) -> int:
-        """Replay unless it is known if a number of instances takes a rate; return how often."""
+        """Replay whether instances serve a rate, unless that is known; return how often."""
         taken, failing, place = self.taken_rps[at], self.failing_rps[at], count - 1
         if not taken[place] < rate_rps < failing[place]:
             return 0
@@ -180,7 +180,7 @@ class Menu:
         return 1
 
     def cover(self, rate_rps: float, among: Sequence[int], limit: float = math.inf) -> Cover | None:
-        """Return the cheapest instances of the given options that take a rate.
+        """Return the cheapest instances of the given options that serve a rate.
 
         Args:
             rate_rps: Requests per second.
@@ -188,7 +188,7 @@ class Menu:
             limit: Maximum number of instances.
 
         Returns:
-            None if they cannot take the rate.
+            None if they cannot serve the rate.
         """
         covers = [self._of_one(rate_rps, at, limit) for at in among]
         covers.append(self._of_two(rate_rps, np.array(among, dtype=int), limit))
@@ -196,7 +196,7 @@ class Menu:
         return self._rated(min(found, key=lambda c: c.price_per_s)) if found else None
 
     def nearly(self, rate_rps: float, limit: float = math.inf) -> Cover:
-        """Return the cheapest instances that keep up with a rate that nothing takes in time."""
+        """Return the cheapest instances that keep up with a rate that none can serve in time."""
         sizes = [option.size for option in self.options]
         at = min(range(len(sizes)), key=lambda at: self.price_per_s[at] / sizes[at].rate_rps)
         count = max(1, math.ceil(_BEHIND * rate_rps / sizes[at].rate_rps))
@@ -204,13 +204,13 @@ class Menu:
         return self._rated(Cover(count * float(self.price_per_s[at]), Counter({sizes[at]: count})))
 
     def taken_by(self, instances: Mapping[Size, int]) -> float:
-        """Return the requests per second that these instances take, ignoring unknown sizes."""
+        """Return the requests per second that these instances serve, ignoring unknown sizes."""
         known = {self.at[size]: n for size, n in instances.items() if size in self.at and n}
         count = sum(known.values())
         return sum([n * self.worth_rps(at, count) for at, n in known.items()])
 
     def _rated(self, cover: Cover) -> Cover:
-        """Return a cover with each size's ``rate_rps`` set to what one of so many takes."""
+        """Return a cover with each size's ``rate_rps`` set to what one of so many serves."""
         count = cover.instances.total()
         instances: Counter[Size] = Counter()
         for size, number in cover.instances.items():
@@ -219,12 +219,12 @@ class Menu:
         return cover._replace(instances=instances)
 
     def worth_rps(self, at: int, count: int) -> float:
-        """Return the requests per second that one of ``count`` instances of an option takes."""
+        """Return the requests per second that one of ``count`` instances of an option serves."""
         return float(np.interp(count, COUNTS, self.taken_rps[at] / COUNTS))
 
     def _of_one(self, rate_rps: float, at: int, limit: float) -> Cover | None:
         taken = self.taken_rps[at]
-        rate_rps = max(rate_rps, _ROUNDING)  # what takes nothing is no cover for nothing
+        rate_rps = max(rate_rps, _ROUNDING)  # not 0, which even useless instances would cover
         first = int(np.searchsorted(taken, rate_rps))  # number with at least this capacity
         if first < _FEW:
             count = first + 1

@@ -30,14 +30,14 @@ from scaler.policies.carpool.plateau import Plateau
 __all__ = ["Demand", "Demands"]
 
 _COUNTED_S = 10.0  # usual period over which rates are counted
-_MOMENT_S = 0.5  # period right after a jump
-_SEEN_S = 0.5  # until a jump is noticed
-_JUMP = 3.0  # deviations that no chance explains
-_CROSSING = 1.5  # deviations above the average that are followed
+_MOMENT_S = 0.5  # period over which rates are counted right after a jump
+_SEEN_S = 0.5  # time until a jump is noticed
+_JUMP = 3.0  # standard deviations that chance does not explain
+_CROSSING = 1.5  # standard deviations above the average that are followed at once
 _REMEMBERED_S = 180.0
-_AGAIN_S = 1.0  # after a jump the count is of a moment
-_SHORT_S, _LONG_S = 8.0, 30.0  # of the averages that a trend is seen by
-_CLEAR = 2.5  # deviations of their difference
+_AGAIN_S = 1.0  # time after a jump for which rates are counts of `_MOMENT_S`
+_SHORT_S, _LONG_S = 8.0, 30.0  # periods of the two averages whose difference shows a trend
+_CLEAR = 2.5  # standard deviations of their difference that show one
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ _SAME_JUMP_S = 60.0  # the longest pause between misses of one jump
 
 @dataclass(slots=True)
 class ErrorBudget:
-    """What one function has missed, and at which rate.
+    """The misses of one function, and the rates at which they occurred.
 
     Attributes:
         at_s: Time of the last update; infinity before the first.

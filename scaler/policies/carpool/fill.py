@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Filled", "Fills"]
 
 _RATES_RPS = np.geomspace(1e-3, 1e5, 65)  # at which options are compared
-_BEST = 2  # of each rate are kept
+_BEST = 2  # options that are kept for each rate
 
 
 class Filled(NamedTuple):

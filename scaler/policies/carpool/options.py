@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["WAY", "Option", "options"]
 
-WAY = 0.02  # of an objective: what a request takes besides waiting and its execution
+WAY = 0.02  # share of an objective for everything besides waiting and execution
 _UNMEASURED = 0.1  # relative increase of execution times while their errors are unknown
-_MOST = 0.95  # of an objective: the longest execution of a batch
+_MOST = 0.95  # share of an objective that the execution of a batch may take
 
 
 @dataclass(frozen=True, slots=True)

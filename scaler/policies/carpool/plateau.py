@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 __all__ = ["Plateau"]
 
-_CHANCE = 3.0  # deviations that chance explains
-_SOONEST_S = 0.5  # the shortest time that a rate is counted over
+_CHANCE = 3.0  # standard deviations that chance explains
+_SOONEST_S = 0.5  # shortest period over which a rate is counted
 _REMEMBERED_S = 180.0
 
 

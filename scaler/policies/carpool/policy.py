@@ -3,15 +3,15 @@
 It combines the strengths of the papers' policies, each part in its own module:
 
 * `options`: every size that responds in time, including batches of more than half the objective.
-* `capacity`: what a number of instances takes with the batch sizes that arrivals actually produce.
+* `capacity`: what some instances can serve with the batch sizes that arrivals actually produce.
 * `cover`: the cheapest instances for a rate, of one or two sizes.
-* `replay`: whether fewer instances take it than `capacity` says.
+* `replay`: whether fewer instances suffice than `capacity` says.
 * `fill`: where executions are billed, the cheapest batch and wait at this rate.
 * `demand`: the rate to provision for, with a reserve based on past rises.
-* `error_budget`: what stays for the next jump while too many requests are missed.
+* `error_budget`: the instances kept for the next jump while too many requests are missed.
 
 Running sizes are replaced by others only where that saves ``gain`` of the bill. Where executions
-are billed, idle instances cost nothing: there instances are plentiful, and stay.
+are billed, idle instances cost nothing, so there are many of them, and they are kept.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 __all__ = ["Carpool"]
 
 _KEPT = 4096  # menus; a scaler has fewer functions
-_GAIN_BY_USE = 0.02  # idle instances of another size cost nothing, so that changing is cheap
-_IDLE = 8  # instances that wait where that is free, whatever the load
-_FULL_SERVERS = 2.0  # times the busy instances at most, where servers are shared
-_REPLAYS = 20  # in a round, of about half a millisecond each
+_GAIN_BY_USE = 0.02  # low, as idle instances of another size cost nothing
+_IDLE = 8  # additional instances if idle ones are free
+_FULL_SERVERS = 2.0  # highest `spare` if servers are shared
+_REPLAYS = 20  # replays in a round, of about half a millisecond each
 _ROUNDING = 1e-9
-_RATIO = 1.01  # of neighbouring rates that are planned for alike
+_RATIO = 1.01  # ratio of neighbouring rates that are planned for
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class _Covered:
     """The cheapest cover for one rate.
 
     Attributes:
-        cover: The cover, with rated instances; None if nothing takes the rate.
+        cover: The cover, with rated instances; None if no instances serve the rate.
         taken_rps: Sum of the capacities that it was found with.
         done: Whether no replay could change it.
     """
@@ -211,7 +211,7 @@ class Carpool:
         menu, chosen = self._chosen(load, menus, rate_rps)
         instances = _placed(chosen.instances, _running(load), cluster)
         unplaced = instances != chosen.instances
-        said = _said(load, demand, chosen, menu)
+        said = _reasons(load, demand, chosen, menu)
         if kept_rps > demand.rate_rps:
             said.append(budget.said(kept_rps))
         return Proposal(
@@ -286,7 +286,7 @@ class Carpool:
         count = math.ceil(spare * busy + 2 * math.sqrt(busy)) + (1 if cluster.nodes else _IDLE)
         instances = Counter({size: int(min(count, load.instance_limit))})
         serving = _serving(load, own, fills, chosen)
-        instances |= self._rested(load, fills.options[serving.at].size, size)
+        instances |= self._recently_used(load, fills.options[serving.at].size, size)
         if instances.total() > load.instance_limit:
             serving, instances = chosen, Counter({size: instances[size]})
         wait_ms = 1000 * chosen.window_s
@@ -303,10 +303,10 @@ class Carpool:
             predicted=Predicted(cost_per_request=serving.cost, mean_batch=serving.mean_batch),
         )
 
-    def _rested(self, load: FunctionLoad, serving: Size, chosen: Size) -> Counter[Size]:
+    def _recently_used(self, load: FunctionLoad, serving: Size, chosen: Size) -> Counter[Size]:
         """Return the running instances of other sizes that serve now or did recently.
 
-        They stay for the time when they pay off again.
+        They stay because they pay off again if the load returns.
         """
         served = self._served.setdefault(load.name, {})
         served[serving] = load.now_s
@@ -375,7 +375,7 @@ def _placed(wanted: Counter[Size], running: Counter[Size], cluster: ClusterView)
     return placed
 
 
-def _said(load: FunctionLoad, demand: Demand, cover: Cover, menu: Menu) -> list[str]:
+def _reasons(load: FunctionLoad, demand: Demand, cover: Cover, menu: Menu) -> list[str]:
     """Return the reasons for the proposal, as a few sentences."""
     sizes = " and ".join(f"{count} x {size.name}" for size, count in cover.instances.items())
     slo_ms = 1000 * load.tightest_s

@@ -1,6 +1,6 @@
-"""Test by replay whether a number of instances takes a rate, with few requests late.
+"""Test by replay whether a number of instances can serve a rate with few requests late.
 
-The laws of `capacity` are safe, but some instances take more than they say. A replay serves a fixed
+The laws of `capacity` are conservative: some instances can serve more. A replay serves a fixed
 sequence of Poisson arrivals, at a given rate, with a queue as a sidecar has it: requests that are
 late already are refused, and batches leave as soon as an instance is free, or wait for more
 requests. The sequence is always the same, so the same question has the same answer.

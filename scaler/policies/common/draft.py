@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Draft", "listed", "running"]
 
-_LISTED = 6  # sizes in a sentence
+_LISTED = 6  # sizes named in a sentence
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Number of instances with which a batch hardly ever waits for one.
+"""Computes the number of instances with which a batch hardly ever waits for one.
 
 In HarmonyBatch (IWQoS'24) a function starts as many instances as there are batches. If instances
 are started beforehand, batches that arrive at random and find all of them busy wait: Erlang's C.
@@ -11,7 +11,7 @@ import math
 
 __all__ = ["enough", "waiting_share"]
 
-_MANY = 1000.0  # busy instances from which on the number is as good as normal
+_MANY = 1000.0  # busy instances from which on their number is practically normal
 _NORMAL_MARGIN = 0.5
 
 
@@ -26,10 +26,10 @@ def waiting_share(instances: int, busy: float) -> float:
         return 1.0
     if busy <= 0:
         return 0.0
-    inverse = 1.0  # of Erlang's B
+    inverse = 1.0  # 1 / Erlang's B
     for number in range(1, instances + 1):
         inverse = 1.0 + number / busy * inverse
-        if inverse == math.inf:  # and stays so, however many there are
+        if inverse == math.inf:  # also in all further steps
             return 0.0
     blocked = 1.0 / inverse
     return blocked * instances / (instances - busy * (1.0 - blocked))

@@ -1,7 +1,6 @@
-"""Resolves an instance size that is given wholly or in part, whatever it can serve.
+"""Resolves an instance size that is given wholly or in part, even if it misses the objective.
 
-Where `carpool.sizing` lists the sizes that meet an objective, this takes what is given; whether the
-objective is met is left to others.
+`carpool.sizing`, in contrast, lists only the sizes that meet an objective.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["given_size", "unknown_size"]
 
-_SHOWN = 8  # sizes in a message
-_KNOWN: Recent[Size | None] = Recent(4096)  # a scaler has fewer functions
+_SHOWN = 8  # sizes named in a message
+_KNOWN: Recent[Size | None] = Recent(4096)  # more than a scaler has functions
 
 
 def given_size(

@@ -1,11 +1,11 @@
-"""How a rate is divided among instances, and when instances have too little load.
+"""Divides a rate among instances, and releases instances that have too little load.
 
 INFless's dispatch (ASPLOS'22, section 3.3), with ``Rmin`` and ``Rmax`` the sums of the instances'
 lowest and highest rates: (i) beyond ``Rmax`` each gets its highest rate and more instances are
 needed; (ii) from ``theta`` to there each gets its highest rate, less an equal part of its range;
 (iii) below ``theta`` instances are released until (ii) holds. The paper prints ``theta`` in two
-ways; what is meant, and in its code, is that of constraint (7):
-``alpha Rmax + (1 - alpha) Rmin``, near the upper bound.
+ways. Here, as in its code, it is that of constraint (7), ``alpha Rmax + (1 - alpha) Rmin``, near
+the upper bound.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def release(
     most: float = math.inf,
     value: Callable[[Size], float] = lambda size: size.efficiency,
 ) -> Counter[Size]:
-    """Return what is left after releasing instances until none has too little load, case (iii).
+    """Release instances until none has too little load, case (iii), and return the others.
 
     The least efficient instances are released first.
 

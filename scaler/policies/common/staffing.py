@@ -1,4 +1,4 @@
-"""Throughput beyond the mean rate that instances need so that few requests are late.
+"""Computes the throughput that instances need so that few requests are late.
 
 Requests arrive at random, so instances whose throughput is just the mean rate never catch up. A
 request is late if it waits longer than the slack, what its objective leaves beside the execution.
@@ -6,15 +6,15 @@ With Poisson arrivals at ``R``, executions of ``t`` seconds and ``n`` slots (req
 the same time), that is the case if some period before it brought more requests than slots became
 free: ``k n`` or more in ``k t - slack`` seconds, for some ``k``. The likeliest ``k`` counts.
 
-* If it is a long period, a backlog has built up over many executions, and Lundberg's exponent
+* If ``k`` is large, a backlog has built up over many executions, and Lundberg's exponent
   gives the share: ``exp(-z C slack)`` with ``R (exp(z) - 1) = C z`` and ``C = n / t``. Solved for
   ``C`` it is the effective bandwidth of a Poisson stream (Kelly, 1996): ``k / log(1 + k / R)`` with
   ``k = log(1 / share) / slack``.
-* If it is the shortest, no request has to wait long but all instances are busy: a Poisson tail, as
+* If ``k`` is 1, there is no backlog, but all instances are busy for too long: a Poisson tail, as
   if there were no queue, by the approximation of Bahadur and Rao.
 
 Compared with simulated queues of 1 to 100 instances it is at most one instance short, and at most
-one and a twentieth too many (as the tests verify). Batches free instances in groups; half of the
+one plus 5 % too many (as the tests verify). Batches free instances in groups; half of the
 gap between two is subtracted from the slack.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["needed_rps"]
 
-_STEPS = 30  # of halving: far below what a prediction is worth
+_STEPS = 30  # bisections: far more exact than any prediction
 
 
 def needed_rps(

@@ -31,8 +31,8 @@ __all__ = ["AdjacentGroups"]
 
 _HOPE = 0.05  # share by which a group may be cheaper than estimated
 _SETTLED_MOST = 16  # groups that are settled to find the best division
-_TRIED, _TRIED_MOST = 2, 32  # configurations of a group that is served: at least, at most
-_WORTH = 1.03  # a group that costs no more than this, relative to the next estimate, is taken
+_TRIED, _TRIED_MOST = 2, 32  # configurations that are settled for a group: at least, at most
+_WORTH = 1.03  # highest cost of an accepted group, relative to the next estimate
 
 
 class AdjacentGroups:
@@ -134,7 +134,7 @@ class AdjacentGroups:
         costs = self._offers.costs(one)[0]
         order = costs.argsort(kind="stable")[: min(_TRIED_MOST, int(np.isfinite(costs).sum()))]
         for number, place in enumerate(order.tolist()):
-            # What is left would have to be cheaper than it was estimated to be.
+            # The others could be cheaper only if their estimates were too high.
             if best and number >= tried and best.cost <= costs[place] * _WORTH:
                 break
             configuration, about_s = self._offers.configuration(place)

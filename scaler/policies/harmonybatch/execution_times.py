@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SlicedTimes"]
 
-# Edges of the slices: three to the median, then ever thinner.
+# Edges of the slices: three up to the median, then thinner and thinner ones.
 _EDGES = np.concatenate(
     [
         np.linspace(0.0, 0.5, 3, endpoint=False),
@@ -60,7 +60,7 @@ class SlicedTimes:
         self.mean_s: Times = self._seconds @ _SHARES
         instance = Occupied(*(np.full(1, value) for value in model.resources(*configuration)))
         self.costs: Times = billing.executions(instance, self._seconds) @ _SHARES
-        # What is left of each size's distribution from a slice on: shares, and share-seconds.
+        # Sums over each size's slices from one to the last: of shares, and of shares times seconds.
         ones = np.ones_like(self._seconds)
         self._left = [_sums_from(each * _SHARES) for each in (ones, self._seconds)]
         self._apart = 4.0 * float(self._seconds.max())
@@ -70,16 +70,16 @@ class SlicedTimes:
     def tails(self, at_s: Times) -> tuple[Times, Times]:
         """See `merged_windows.ExecutionTimes.tails`."""
         rows = np.arange(len(self._seconds)).reshape(-1, *([1] * np.ndim(at_s)))
-        # All sizes are searched at once, one behind the other in one ascending line.
+        # One search serves all sizes, whose times follow each other in one ascending array.
         near = np.minimum(np.maximum(at_s, -self._apart / 4), self._apart / 2)
-        # In the line each has its slices, in what is left one more, after its last.
+        # The sums have one more entry per size than the array, after its last slice.
         places = self._in_line.searchsorted(near + self._apart * rows, side="right") + rows
         shares, seconds = (left.take(places) for left in self._left)
         return shares, np.maximum(seconds - at_s * shares, 0.0)
 
 
 def _sums_from(values: Times) -> Times:
-    """Return the sums over the last axis from each place on, 0 at its end, flattened."""
+    """Return the sums over the last axis from each entry on, with a final 0, flattened."""
     sums = np.zeros((len(values), values.shape[1] + 1))
     sums[:, :-1] = values[:, ::-1].cumsum(axis=1)[:, ::-1]
     return sums.ravel()

@@ -1,4 +1,4 @@
-"""Number of instances for each group: what it wants, and what fits."""
+"""Computes the number of instances of each group: how many it needs, and how many fit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["missing_rps", "placed", "wanted"]
 
-_IDLE_RPS = 1e-8  # below it nothing was sent
-_SPARE = 1.3  # times as many instances as are wanted stay
+_IDLE_RPS = 1e-8  # an application with a lower rate sends nothing
+_SPARE = 1.3  # existing instances stay up to this multiple of the wanted number
 _ROUNDING = 1e-9
 
 
@@ -56,7 +56,7 @@ def placed(
     placements = []
     for size, count in zip(groups, counts, strict=True):
         there = load.running[size].total if size in load.running else 0
-        # A few too many are no reason to stop any.
+        # A small surplus is not worth stopping.
         few = there if count < there <= _SPARE * count + 1 else count
         most = int(min(few, left))
         there = min(there, most)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cut", "best_cuts", "two_stages"]
 
-_WORTH = 2e-4  # part of what all cost that one group more must save, as classes are trouble
+_WORTH = 2e-4  # share of the total cost that one more group must save, as every class is overhead
 
 Cut: TypeAlias = "tuple[int, int]"  # the first and the last application of a group
 
@@ -33,7 +33,7 @@ Cut: TypeAlias = "tuple[int, int]"  # the first and the last application of a gr
 def best_cuts(rates_rps: Times, costs: Times) -> list[Cut]:
     """Return the cheapest division.
 
-    ``best[j] = min over i of best[i] + money per second of the group i to j``.
+    ``best[j] = min over i of best[i] + cost per second of the group i to j``.
 
     Args:
         rates_rps: Total rate of applications i to j; shape ``(n, n)``.
@@ -41,7 +41,7 @@ def best_cuts(rates_rps: Times, costs: Times) -> list[Cut]:
     """
     spent = costs * rates_rps
     cuts = _cheapest_cuts(spent)
-    # A group more must save something of what all cost.
+    # One more group must save a share of the total cost.
     return _cheapest_cuts(spent + _WORTH * sum(float(spent[cut]) for cut in cuts))
 
 
@@ -52,7 +52,7 @@ def _cheapest_cuts(spent: Times) -> list[Cut]:
     begins = np.zeros(count, dtype=np.intp)
     for last in range(count):
         options = best[: last + 1] + spent[: last + 1, last]
-        begins[last] = options.argmin()  # of equals the first, which is the larger group
+        begins[last] = options.argmin()  # the first of equal ones, which is the larger group
         best[last + 1] = options[begins[last]]
     cuts: list[Cut] = []
     last = count - 1

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MeanSizes", "mean_sizes"]
 
-_ROOTS = 4096  # places of the table, even in the square root of the members
-_FEW = 700.0  # members expected, with more of which none is too rare for a float
+_ROOTS = 4096  # entries per batch size, evenly spaced in the square root of the expected members
+_FEW = 700.0  # expected members up to which ``exp(-members)`` is not 0 as a float
 
 
 class MeanSizes:

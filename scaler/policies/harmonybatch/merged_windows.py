@@ -148,7 +148,7 @@ class MergedBatches:
         if self.size == 1:
             return np.zeros_like(at_s)
         law, own = self._law, np.maximum(at_s, 0.0)
-        passed, counts = self._come_to(own)
+        passed, counts = self._counts_at(own)
         first = np.exp(-passed) * counts[..., : self.size - 1].sum(axis=-1)
         later = law.counts[:, : max(self.size - 2, 0)].sum(axis=1) * law.opened
         # What is left of the integral, from the ends of the cells on, and linear within each.
@@ -223,7 +223,7 @@ class MergedBatches:
         at = (middles[:, None] + lengths[:, None] / 2 * _NODES).ravel()
         weights = np.repeat(lengths / len(_NODES), len(_NODES))
         over = (windows <= at[:, None]) @ self._rates
-        passed, counts = self._come_to(np.concatenate([at, windows]))
+        passed, counts = self._counts_at(np.concatenate([at, windows]))
         none = np.exp(-passed)
         undue, ended = none[: len(at)], none[len(at) :]
         opened = (1 - over / rate) * undue * weights
@@ -234,14 +234,14 @@ class MergedBatches:
     def _edges(self) -> Times:
         """Return the edges of the cells; almost surely, a batch is full or gone after the last."""
         ends = np.concatenate([[0.0], np.sort(self._windows)])
-        # Both are linear from window to window. A smaller number of members is as good as never.
+        # Both are linear between windows. With this many members expected, a batch is full.
         enough = self.size + 5 * math.sqrt(self.size) + 10
         passed, members = self._expected(ends)
         longest = min(np.interp(_DECAYS, passed, ends), np.interp(enough, members, ends))
         even = np.arange(1, self.cells + 1) * (longest / self.cells)
         return np.sort(np.concatenate([even, ends[ends < longest]]))
 
-    def _come_to(self, at_s: Times) -> tuple[Times, Times]:
+    def _counts_at(self, at_s: Times) -> tuple[Times, Times]:
         """Return ``A`` at each time, and the probabilities of 0, 1, ... later members."""
         passed, members = self._expected(at_s)
         return passed, poisson(members, self.size)

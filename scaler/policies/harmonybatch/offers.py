@@ -7,11 +7,12 @@ open for ``V - x`` in the mean (`pooling`), whatever the configuration. Batches 
 
     1 + E[min(Poisson(R w), b - 1)]              (HarmonyBatch, IWQoS'24, Eq. 8, made exact)
 
-and here half of them stay open for the mean less its deviation, half for as much more. The cost of
-a request is its share of executing a batch of mean size (Eq. 6), plus its share of the instances
-if those are paid for. The paper's Eq. 11 assumes full batches, which makes them up to a tenth
-too cheap. The allowance is a quantile of the execution time: few requests wait for the whole
-window, so the larger the batch, the lower it may be. `settling` finds the exact one.
+and half of them are assumed to stay open for the mean less one standard deviation, half for the
+mean plus one. The cost of a request is its share of executing a batch of mean size (Eq. 6), plus
+its share of the instances if those are paid for. The paper's Eq. 11 assumes full batches, which
+makes them up to a tenth too cheap. The allowance is a quantile of the execution time: few requests
+wait for the whole window, so the larger the batch, the lower it may be. `settling` finds the exact
+one.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["Offers", "offers"]
 
 _KNEES: Times = np.geomspace(0.01, 1000.0, 120)
-_TOGETHER = 64  # groups that are priced at once, so that the numbers fit into a cache
-_SURELY = 0.95  # part of the objective; what meets this meets the objective by the exact law too
-_MARGIN = 1.05  # in the price of a request alone, as prices are about right
+_TOGETHER = 64  # groups that are priced at once, so that their arrays fit into a CPU cache
+_SURELY = 0.95  # part of the objective that must be met, so that the exact law meets all of it
+_MARGIN = 1.05  # tolerance for the price of a single request, as prices are approximate
 
 
 class _Column(NamedTuple):

@@ -56,7 +56,7 @@ def expected_window(rates_rps: Sequence[float], windows_s: Sequence[float]) -> f
 def poisson(mean: Times, count: int) -> Times:
     """Return the probabilities of 0 to ``count - 1``, along one more axis than ``mean`` has."""
     numbers, logs = _factorials(count)
-    # So small a mean is as good as none, and has a logarithm.
+    # A mean this small acts like 0, but has a logarithm.
     safe = np.maximum(mean, _TINY)[..., None]
     chances: Times = np.exp(numbers * np.log(safe) - safe - logs)
     return chances

@@ -9,7 +9,7 @@ Deviations from the paper. Batches follow their exact law: they are not assumed 
 the window of many applications is not Eq. 5 applied repeatedly, and a request may be late as often
 as the function's percentile allows, where the paper has a sum of bounds (Eq. 10). Costs follow the
 billing rule of the scenario. Instances are started beforehand, enough of them that batches hardly
-ever wait for one. A plan stays while another would save less than the move to it costs.
+ever wait for one. A plan stays unless another saves more than the change costs.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class HarmonyBatch:
             return Proposal({})
         by_size = sized(load, groups)
         counts = placed(by_size, self._wanted(groups, load), load, cluster)
-        explain = _said(by_size, considered.members)
+        explain = _reasons(by_size, considered.members)
         return proposal(by_size, counts, explain, missing_rps(load, by_size, counts))
 
     def _consider(self, load: FunctionLoad) -> _Considered:
@@ -148,7 +148,7 @@ class HarmonyBatch:
         before = self._considered.get(load.name)
         if before and before.holds(members, provisioner):
             return before
-        # A first plan has to be there at once; the next is looked for more closely.
+        # The first plan is needed at once; later searches are more thorough.
         thoroughly = before is not None
         best = provisioner.groups(members, self._params.grouping, thoroughly=thoroughly)
         now = self._considered[load.name] = _Considered(members, provisioner, best, thoroughly)
@@ -201,7 +201,7 @@ class HarmonyBatch:
         )
 
 
-def _said(groups: Mapping[Size, Group], members: Sequence[Member]) -> list[str]:
+def _reasons(groups: Mapping[Size, Group], members: Sequence[Member]) -> list[str]:
     sentences = []
     for size, group in groups.items():
         apps = [app for member in group.members for app in member.apps]

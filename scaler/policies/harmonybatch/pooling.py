@@ -1,4 +1,4 @@
-"""Applications in the order of their objectives, and how long batches of neighbours stay open.
+"""Computes how long the batches of applications with neighbouring objectives stay open.
 
 If every window is an objective less the same allowance ``x``, the shape of a batch's deadline does
 not depend on ``x``: a batch of applications i to j stays open for ``V - x`` in the mean, with
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pooled", "pooled"]
 
-_SHORT = 1e-4  # an exponent up to which a series has more digits
+_SHORT = 1e-4  # exponents below which the series is more accurate than the formula
 
 
 class Pooled(NamedTuple):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Priced", "priced"]
 
-_LARGEST = 1 << 32  # requests in no batch
+_LARGEST = 1 << 32  # larger than any batch
 _QUICKER = 0.01  # part of the allowance that a configuration must save if it costs more
 
 
@@ -71,11 +71,11 @@ def priced(model: LatencyModel, billing: Billing, max_batch: int, miss: float) -
 
 def _asked(model: LatencyModel, billing: Billing, sizes: Sizes, miss: float) -> Priced:
     """Return the configurations that the model knows well enough, with their costs."""
-    # Of a batch of b about one waits all of the window.
+    # About one request of a batch waits for the whole window.
     hurried = 1 - np.minimum(miss * sizes.batch, max(miss, 0.5))
     full_s, least_s = predicted(model, sizes, np.array([[0.5], [1 - miss]]))
     allowance_s = predicted(model, sizes, hurried)
-    # Written so that NaN is not an offer.
+    # Comparisons with NaN are false, so NaN is not offered.
     good = (full_s > 0) & (full_s < math.inf) & (allowance_s <= least_s) & (least_s < math.inf)
     good &= sizes.cpu > 0
     sizes = Sizes(*(column[good] for column in sizes))

@@ -27,7 +27,7 @@ __all__ = ["Grouping", "Provisioner", "members_of"]
 
 Grouping: TypeAlias = Literal["optimal", "two-stages", "apart", "together"]
 
-_MEMBERS = 160  # most different objectives; with more, neighbours count as the tightest of them
+_MEMBERS = 160  # most different objectives; beyond that, neighbours get the tightest of theirs
 _LEAST_RPS = 1e-9  # rate of an application without requests, so that it is still planned for
 
 

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "Member", "Settling"]
 
-_CELLS = 24  # four digits
+_CELLS = 24  # cells of the law's integrals, for four digits
 _STEPS = 5  # steps of the search for an allowance, which is then exact to a few thousandths
 _NEAR = 0.005  # relative change of the allowance that ends the search
 _CLOSE = 0.9  # share of the permitted late requests that ends the search
 _AIM = 0.95
-_STEEP = 16.0  # exponent of the allowance in the share of late requests, about
+_STEEP = 16.0  # assumed power of the allowance by which the late share falls, at first
 _WIDER = 1.1
 _SLOWEST = 0.99999  # quantile of the execution times that no allowance needs to exceed
-_WITNESSES = 4  # members whose late requests are counted: the tightest, and some others as a check
+_SAMPLED = 4  # members whose late requests are counted: the tightest, and some others as a check
 _KEPT = 512  # number of configurations whose execution times are kept
 
 
@@ -176,7 +176,7 @@ class Settling:
         beyond: int = 0,
     ) -> float:
         """Return the largest share of late requests of sampled members, except the first few."""
-        times, every = self._times_on(configuration), math.ceil(len(members) / _WITNESSES)
+        times, every = self._times_on(configuration), math.ceil(len(members) / _SAMPLED)
         witnesses = range(beyond * every, len(members), every)
         shares = (batches.late_share(place, members[place].slo_s, times) for place in witnesses)
         return max(shares, default=0.0)

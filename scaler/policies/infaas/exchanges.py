@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["added_cost", "exchanged", "plus", "shared_firsts"]
 
 _ROUNDING = 1e-9
-_MIXED = 8  # options of which several are replaced at once, or that attempts start with
+_MIXED = 8  # options that are tried: several of them replaced at once, or as a start
 _TRIED = 16  # number of cheaper exchanges that are tried; nearly all of them succeed
-_STEPS = 100  # limit of exchanges, which end anyway, because each lowers the cost
+_STEPS = 100  # maximum number of exchanges; they end without it too, as each lowers the cost
 
 
 def exchanged(task: Task, solution: Solution) -> Solution:

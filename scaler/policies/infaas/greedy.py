@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["greedy", "lack", "need_by_need", "settled"]
 
 _ROUNDING = 1e-9
-_PAIRED = 4  # number of options whose combinations are tried, too
+_PAIRED = 4  # number of options that are also tried in pairs
 _SHARED = 2  # number of attempts that start with instances for several needs
-_STEPS = 100  # limit of improvements, which end anyway, because each lowers the cost
+_STEPS = 100  # maximum number of improvements; they end without it too, as each lowers the cost
 
 
 def greedy(task: Task) -> Solution:
@@ -205,7 +205,7 @@ def _fitting(task: Task, counts: Counts, option: int, wanted: int) -> int:
     """Return how many more instances of an option fit, up to ``wanted``."""
     if not wanted or task.fits(plus(counts, option, wanted)):
         return wanted
-    low, high = 0, wanted  # the one fits, the other does not
+    low, high = 0, wanted  # the first fits, the second does not
     while high - low > 1:
         middle = (low + high) // 2
         if task.fits(plus(counts, option, middle)):

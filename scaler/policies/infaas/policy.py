@@ -2,17 +2,17 @@
 
 Each application has an objective and a minimum accuracy. A round checks whether the running
 instances can serve the load with the slack. If not, it adds instances of running or of other
-variants, whichever costs less with the time they take to load; if so, it removes what the recent
-peak would not need, and replaces variants by cheaper ones.
+variants, whichever costs less including loading; if so, it removes what the recent peak would not
+need, and replaces variants by cheaper ones.
 
-* ``greedy`` finds both by steps that are taken while they make it cheaper (`greedy`).
+* ``greedy`` finds both step by step, as long as a step lowers the cost (`greedy`).
 * ``published`` takes one step per round, the paper's heuristic (`infaas.published`).
 * ``program`` solves the paper's integer program (`infaas.program`), which needs SciPy.
 
 Deviations from the paper: capacity also allows for queueing at random arrivals, not for the slack
-alone; applications with different demands share what suits both; scaling down waits for the longest
-loading time or ``calm_s``, whichever is longer; ``C`` is what an instance costs for a second by the
-scenario's prices, or its resource units if there are none.
+alone; applications with different demands share instances that suit both; scaling down waits for
+the longest loading time or ``calm_s``, whichever is longer; ``C`` is what an instance costs for a
+second by the scenario's prices, or its resource units if there are none.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _usable_by_all(load: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
 
 
 def _without_idle(task: Task, placed_counts: list[int], wanted: list[int], least: int) -> list[int]:
-    """Remove instances that are neither wanted nor needed, to free capacity; dearest first."""
+    """Free capacity by removing unwanted instances that are not needed, most expensive first."""
     counts = list(placed_counts)
     lacking = task.missing(task.solution(tuple(counts)))
     for option in sorted(range(len(counts)), key=lambda o: -task.options[o].cost):

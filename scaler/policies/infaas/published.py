@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SLACK", "Addition", "additions", "headroom", "published"]
 
-SLACK = 1.05  # headroom below which an application gets more
+SLACK = 1.05  # headroom below which an application gets more instances
 
 _ROUNDING = 1e-9
 

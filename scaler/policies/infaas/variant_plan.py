@@ -1,4 +1,4 @@
-"""Instances of variants as a proposal, with each application's share of them.
+"""Makes a proposal of a solution: instances of variants, and each application's share of them.
 
 A route leads only to variants that are accurate enough: requests with high demands never get less
 because other variants run. If nothing that suits an application runs, its route leads to what would
@@ -46,7 +46,8 @@ def variant_proposal(
     """
     fleet: Fleet = Counter(dict(zip(offers, solution.counts, strict=True)))
     shares = [
-        _worked(offers, need, own) for need, own in zip(task.needs, solution.shares, strict=True)
+        _served_rps(offers, need, own)
+        for need, own in zip(task.needs, solution.shares, strict=True)
     ]
     targets = {
         app.name: _target(app, fleet, own, offers)
@@ -57,7 +58,8 @@ def variant_proposal(
         for offer in target:
             wanted.setdefault(offer.size, 0)
     explain = [
-        _said(app, need, own) for app, need, own in zip(load.apps, task.needs, shares, strict=True)
+        _reason(app, need, own)
+        for app, need, own in zip(load.apps, task.needs, shares, strict=True)
     ]
     if missing_rps:
         explain.append(f"{plain(missing_rps)} requests/s have no capacity, or no suitable variant.")
@@ -92,7 +94,7 @@ def unplaced_rps(load: FunctionLoad, task: Task, solution: Solution) -> float:
     )
 
 
-def _worked(offers: Sequence[Offer], need: Need, own: Sequence[float]) -> dict[Offer, float]:
+def _served_rps(offers: Sequence[Offer], need: Need, own: Sequence[float]) -> dict[Offer, float]:
     """Return what each offer serves of a need, in requests per second."""
     parts = zip(offers, own, need.served_rps, strict=True)
     return {offer: part * served_rps for offer, part, served_rps in parts if part}
@@ -103,8 +105,8 @@ def _predicted(load: FunctionLoad, task: Task, solution: Solution) -> Predicted:
     return Predicted(cost_per_request=cost_s / load.rate_rps if load.rate_rps else None)
 
 
-def _said(app: Application, need: Need, worked: Mapping[Offer, float]) -> str:
-    names = " and ".join(offer.size.name for offer in worked) or "nothing"
+def _reason(app: Application, need: Need, served_rps: Mapping[Offer, float]) -> str:
+    names = " and ".join(offer.size.name for offer in served_rps) or "nothing"
     objective = f"within {plain(app.slo_s * 1000)} ms"
     if app.accuracy:
         objective += f" at an accuracy of {plain(app.accuracy)}"

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["InstancePrices", "billed_prices", "mean_batch", "rate_step", "unit_prices"]
 
-_STEP = 1.25  # from one rate to the next
-_NEGLIGIBLE = 1e-12  # of a Poisson number
+_STEP = 1.25  # ratio of neighbouring rates
+_NEGLIGIBLE = 1e-12  # lowest rate that is distinguished from 0
 
 
 class InstancePrices(NamedTuple):

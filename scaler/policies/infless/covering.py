@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cover", "CoverDemand", "PricedSizes", "undominated"]
 
-_SHELF = 16  # number of sizes that may serve the rest of a rate
+_SHELF = 16  # number of sizes that are tried for the rest of a rate
 _ROUNDING = 1e-9
 
 

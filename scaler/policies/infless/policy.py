@@ -100,7 +100,7 @@ class Infless:
         for task, before, after in zip(tasks, there, kept, strict=True):
             draft, unserved_rps = task.draft, task.draft.unplaced_rps
             self._add_least(draft, cluster)
-            draft.explain += _said(draft, before.instances - after)
+            draft.explain += _reasons(draft, before.instances - after)
             proposals[draft.load.name] = self._proposal(draft, unserved_rps)
         return proposals
 
@@ -110,7 +110,7 @@ class Infless:
         return Draft(load, sizes, running(load, sizes), load.rate_rps)
 
     def _kept(self, there: Draft) -> Task:
-        """Release the instances that have too little load, and return what is left as a task."""
+        """Release the instances that have too little load, and return a task with the others."""
         load = there.load
         demand = CoverDemand(load.rate_rps, load.tightest_s, 1 - load.percentile)
 
@@ -197,7 +197,7 @@ def _shares(draft: Draft) -> dict[str, dict[Size, float]]:
     return {"*": shares} if sum(shares.values()) > 0 else {}
 
 
-def _said(draft: Draft, released: Counter[Size]) -> list[str]:
+def _reasons(draft: Draft, released: Counter[Size]) -> list[str]:
     load = draft.load
     slo_ms = load.tightest_s * 1000
     said = f"{plain(load.rate_rps)} requests/s within {plain(slo_ms)} ms: {listed(draft.instances)}"

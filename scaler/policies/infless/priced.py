@@ -1,20 +1,19 @@
-"""The better search: the cheapest cover for every function, at prices at which all of them fit.
+"""Finds the cheapest cover for every function, at prices at which all of them fit.
 
 Theory of operation
 -------------------
-A round has three stages. First the price of a core, in percent of a GPU: INFless's weight, or if
-what is then best for every function does not fit into what the servers have left, one at which it
-does. (It is the dual variable of the linear program "least resources that serve all rates". Prices
+A round has three stages. The first finds the price of a core, in percent of a GPU: INFless's
+weight, or if the instances that are then best do not fit on the servers, a price at which they do.
+(It is the dual variable of the linear program "least resources that serve all rates". Prices
 are tried on a grid; as in the program's solution, a part of each rate is bought at the price on
 either side.) With the aim ``cost`` instances have the prices of the bill (`bill`), and if they do
 not fit, cores are assumed to be more expensive, or cheaper, than it says. With the aim ``servers``
 it is the price at which cores and GPUs run out together, so that as few servers as possible are
 used.
 
-Then every function's cover at that price (`covering`), and its placement: large shares of GPUs
-first, so that instances without a GPU fill the cores left beside them, each by best fit. Whatever
-did not fit is covered again by the sizes that still fit, starting with the one that is
-cheapest for all of it.
+The second finds every function's cover at that price (`covering`) and places it by best fit: large
+shares of GPUs first, so that instances without a GPU fill the cores left beside them. The third
+covers what did not fit by the sizes that still fit, starting with the cheapest.
 
 The price is found without looking at individual servers, so some rate may be left over while there
 is capacity of another kind. Then more expensive cores are tried, and the best attempt counts.
@@ -46,8 +45,8 @@ _GRID = [2.0 ** (step / 2) for step in range(-10, 21)]  # prices of a core, as m
 _PLAIN = 10  # index of the cost itself in the grid
 _FURTHER = (0, 2, 6)  # steps up the grid that are tried while some rate is unserved
 _ROUNDING = 1e-9
-_KEPT = 8192  # of price lists: a few of each function
-_NONE_FREE = 1e9  # price if nothing is free; finite, so that it can be computed with
+_KEPT = 8192  # price lists that are cached, a few for each function
+_NONE_FREE = 1e9  # price of a resource of which nothing is free; finite for calculations
 
 
 class Task(NamedTuple):

@@ -1,10 +1,10 @@
 """INFless's Algorithm 1 (ASPLOS'22) as printed: the largest feasible batch first.
 
-While some of the rate is left: of the largest batch of which any size is feasible (``b = 1``, or
-the rate left is at least ``r_low``), take the size and server with the highest Eq. 10,
-``(r_up / units) / (1 - units / units left on the server)``, that is the most requests per unit of
-resources, preferring a server that it fills. An exact fit is the best. If no size of that batch
-fits, the next smaller one is tried, which the paper leaves open.
+While some of the rate is left, take the largest batch for which any size is feasible (``b = 1``, or
+the rate left is at least ``r_low``), and the size and server with the highest Eq. 10,
+``(r_up / units) / (1 - units / units left on the server)``: the most requests per unit of
+resources, preferably on a server that the instance fills. An exact fit is the best. If no size with
+that batch fits, the next smaller batch is tried, which the paper leaves open.
 
 For any one size the best server is the one with the least left, which `Cluster.best_fit` returns.
 If servers are unknown, capacity is unlimited, and there is no server to fill.
