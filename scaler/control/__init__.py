@@ -1,4 +1,4 @@
-"""The control of each function: turns guarded plans into calls of the OpenFaaS API.
+"""Controls each function: turns guarded plans into calls of the OpenFaaS API.
 
 ``round`` is one round for all functions, in which ``guard`` makes the plans: `Guard.plan`.
 ``controller`` holds the state of one function; ``desired_replicas`` decides how many instances

@@ -50,7 +50,7 @@ _AHEAD_MAX = 10 * 365 * 86_400_000  # ten years: terms are milliseconds
 
 
 class Controller:
-    """The control of one function.
+    """Controls one function.
 
     Attributes:
         name: The name that the user calls.

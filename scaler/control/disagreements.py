@@ -1,4 +1,4 @@
-"""Lasting disagreements between the gateway and the sidecars about a function.
+"""Finds lasting disagreements between the gateway and the sidecars about a function.
 
 They concern its instances: either side learns of a change a little later than the other, so a short
 difference means nothing.
@@ -28,9 +28,9 @@ __all__ = ["CountCheck", "Disagreements"]
 _PATIENCE_S = 15.0
 
 _WINDOW_S = 60.0
-_LEAST_S = 30.0  # shorter periods are not compared
+_LEAST_S = 30.0  # shortest period that is compared
 _LAG_S = 20.0
-_AHEAD_S = 6.0  # sidecars report every five seconds at the most, as long as they are few
+_AHEAD_S = 6.0  # sidecars report at least every five seconds as long as they are few
 _PAUSE_S = 2.0  # shortest time between two counts
 # Prometheus repeats its last scrape for five minutes; scrape intervals are at most two minutes.
 _STALE_S = 130.0

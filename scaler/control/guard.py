@@ -14,7 +14,7 @@ Policies stay simple; the guard protects every one of them from the same errors,
 5. Instances beyond the servers' capacity are removed again, as in 3. Their rate is unplaced, as is
    any rate that the instances cannot serve.
 6. The plan says how long idle instances are kept: as the policy wants, or if it names no time, as
-   the function's prewarm policy wants, whatever became of the rest.
+   the function's prewarm policy wants. This is updated even if the rest of the plan is kept.
 7. A plan that differs from the current one gets the next version, and the term of this scaler.
 
 The same guard stands before every policy in a simulation, at the command line and live.
@@ -181,7 +181,7 @@ class Guard:
                 lack = f"There is no capacity for {short.total()} more."
                 plan = replace(plan_size.less(plan, short), explain=(*plan.explain, lack))
                 plans[load.name] = plan
-                unplaced[load.name] = max(unplaced[load.name], load.rate_rps - _taken(plan))
+                unplaced[load.name] = max(unplaced[load.name], load.rate_rps - _capacity_rps(plan))
 
     def _note(self, load: FunctionLoad, text: str) -> None:
         self._notes.setdefault(load.name, []).append(text)
@@ -201,13 +201,13 @@ def _reason(proposal: Proposal | None) -> str:
 def _unserved(load: FunctionLoad, proposal: Proposal | None, wanted: Plan | None) -> float:
     """Return the requests per second that the proposal leaves unserved."""
     plan = wanted or (load.plan if proposal is None else None)
-    lacking = load.rate_rps - (_taken(plan) if plan else 0.0)
+    lacking = load.rate_rps - (_capacity_rps(plan) if plan else 0.0)
     reported_rps = proposal.unserved_rps if proposal else 0.0
     unserved = max(lacking if lacking > _ROUNDING * load.rate_rps else 0.0, reported_rps)
     return min(unserved, load.rate_rps)
 
 
-def _taken(plan: Plan) -> float:
+def _capacity_rps(plan: Plan) -> float:
     """Return the requests per second that a plan can serve; infinite if a class has no rate."""
     return sum(
         each.replicas * (math.inf if each.rate_high is None else each.rate_high)

@@ -1,6 +1,6 @@
-"""Idle times of a function: reported by its fronts, learned by its prewarm policy.
+"""Passes the idle times that fronts report to the prewarm policy of their function.
 
-A prewarm policy may be any code. If it fails, its function continues without it, and with a note.
+A prewarm policy may be any code. If it fails, its function continues without it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IdleTimeTracker"]
 
-_OBSERVED = 64  # of one bin in one report: more of the same say nothing new
+_OBSERVED = 64  # idle times of one bin in one report that are passed on; more add no information
 
 T = TypeVar("T")
 

@@ -34,7 +34,7 @@ __all__ = ["Baseline", "InterferenceMonitor"]
 
 _EVERY_S = 1.0
 _REPORTS = 2.0
-_HOP_S = 0.005  # time of a batch to the handler and back
+_HOP_S = 0.005  # allowance for the network between front and handler
 _REPLACED_S = 30.0  # how long an additional instance stays after the interference has ended
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Rates"]
 
-_DEVIATIONS = 3.0  # checked often, and instances started by chance would stay
+_DEVIATIONS = 3.0  # many, as checks are frequent and instances started by chance would stay
 _MOMENTS_S = (4.0, 2.0, 1.0, 0.5)
 _KNOWN_S = 60.0  # an application without requests for this long is forgotten
 _SILENT_S = 5.0  # without a report for this long, the load is unknown, not zero

@@ -17,7 +17,7 @@ __all__ = ["Change", "changes", "explained"]
 
 _MS_PER_S = 1000
 _PERCENT = 100
-_NOTICED = 0.005  # of a share; below it is rounded away
+_NOTICED = 0.005  # smaller changes of a share would not show, as shares are rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Change:
 
     def __str__(self) -> str:
         verb, count = ("Start", self.start) if self.start else ("Stop", self.stop)
-        return f"{verb} {count} of {self.instance_class.name}: {_spelled(self.instance_class)}."
+        return f"{verb} {count} of {self.instance_class.name}: {_described(self.instance_class)}."
 
 
 def changes(before: Plan | None, after: Plan) -> tuple[Change, ...]:
@@ -105,7 +105,7 @@ def _rerouted(before: Route | None, after: Route, *, alone: bool) -> Iterator[st
         yield f"Requests of {callers} wait at most {waits}."
 
 
-def _spelled(instance_class: InstanceClass) -> str:
+def _described(instance_class: InstanceClass) -> str:
     gpu = f" and {instance_class.gpu:.4g} % of a GPU" if instance_class.gpu else ""
     cores = "core" if instance_class.cpu == 1 else "cores"
     batches = (

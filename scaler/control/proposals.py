@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["proposed"]
 
-_MOST = 100_000  # ten times as many as a cluster of 2000 servers holds; each takes memory here
+_MOST = 100_000  # instances of a size; ten times as many as 2000 servers hold
 
 
 def proposed(
@@ -90,12 +90,17 @@ def _faults(load: FunctionLoad, proposal: Proposal) -> Iterator[str]:
     for size in proposal.on_offer:
         yield from _size_faults(load, size)
     for app, shares in proposal.shares.items():
-        if not (shares.keys() <= proposal.instances.keys() and shares):
-            yield f"the shares of {app} name sizes that are not among its instances"
+        unknown = [size for size in shares if size not in proposal.instances]
+        if unknown:
+            given = ", ".join(str(getattr(size, "name", size)) for size in unknown)
+            yield f"the shares of {app} name {given}, which is not among its instances"
+        elif not shares:
+            yield f"the shares of {app} are empty, expected at least one size"
         elif not 0 < sum(shares.values()) < math.inf or min(shares.values()) < 0:
-            yield f"the shares of {app} are {list(shares.values())!r:.60}"
+            given = f"{list(shares.values())!r:.60}"
+            yield f"the shares of {app} are {given}, expected numbers of at least 0, not all 0"
     if not 0 <= proposal.unserved_rps < math.inf:
-        yield f"unserved_rps is {proposal.unserved_rps}"
+        yield f"unserved_rps is {proposal.unserved_rps}, expected a number of at least 0"
 
 
 def _size_faults(load: FunctionLoad, size: object) -> Iterator[str]:
@@ -110,7 +115,8 @@ def _size_faults(load: FunctionLoad, size: object) -> Iterator[str]:
             "does not know"
         )
     elif not all(0 < amount < math.inf for amount in (size.exec_s, size.rate_rps)):
-        yield f"of {size.name} it says exec_s = {size.exec_s}, rate_rps = {size.rate_rps}"
+        given = f"exec_s = {size.exec_s}, rate_rps = {size.rate_rps}"
+        yield f"its size {size.name} has {given}, expected numbers above 0"
 
 
 def _model(load: FunctionLoad, variant: str) -> LatencyModel | None:

@@ -1,4 +1,4 @@
-"""One round: look, plan, act. The same live and in simulated time.
+"""One round of the scaler: read the state, plan, act. It is the same live and in simulated time.
 
 Theory of operation
 -------------------
@@ -131,7 +131,7 @@ class Round:
         self.unreachable = ""
 
     async def run(self) -> bool:
-        """Run one round; return False if it only looked, as instances have yet to report."""
+        """Run one round; return False if it planned nothing, as instances have yet to report."""
         functions = self._functions
         await self._look()
         if not self._settled():

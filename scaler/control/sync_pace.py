@@ -8,13 +8,13 @@ from __future__ import annotations
 __all__ = ["FEWEST", "FOLLOWED_S", "LEAST_PAUSE_S", "SOON_S", "Pace"]
 
 SOON_S = 0.1  # interval of messages while news is expected
-FOLLOWED_S = 1.0  # after a jump: measuring its rate takes half a second, and one more message
+FOLLOWED_S = 1.0  # time after a jump until its rate is measured (0.5 s) and reported
 LEAST_PAUSE_S = 0.05  # shortest pause between rounds; at least as long as a round took
-_SHARE = 0.5  # of a core
+_SHARE = 0.5  # part of a core that messages may use
 _WEIGHT = 0.2
 FEWEST = 200  # least number of messages for a measurement
 _FIRST_COST_S = 200e-6
-_MOST_S = 60.0  # between messages of a sidecar, whatever the load
+_MOST_S = 60.0  # longest interval between messages of a sidecar
 
 
 class Pace:

@@ -1,4 +1,4 @@
-"""Placement of instances by best fit, on servers with cores, memory and several GPUs.
+"""Places instances by best fit, on servers with cores, memory and several GPUs.
 
 Best fit is the rule of INFless (ASPLOS'22, Algorithm 1 and Eq. 10): an instance of a given size
 goes to the server with the least remaining capacity among those it fits on. Remaining capacity is
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Boundless", "Cluster", "Node", "Placement"]
 
 _MILLION = 1_000_000
-_ROUNDING = 1e-4  # of a millionth
+_ROUNDING = 1e-4  # in millionths
 _WHOLE_GPU = 100 * _MILLION
 _NO_GPU = -1
 _LOG_PER_NODE = 4

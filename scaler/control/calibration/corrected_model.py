@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BASE_S", "MOST_FACTOR", "CorrectedModel", "Correction"]
 
 MOST_FACTOR, MOST_BASE_S = 3.0, 0.02
-_KEPT, _LEAST = 64, 8  # reports that are kept; the least from which anything is learned
-_MOST_WEIGHT = 16  # batches; a report with more counts for no more
-_ABSURD = 1000.0  # limit of measured to predicted times, or the reverse
+_KEPT, _LEAST = 64, 8  # number of reports that are kept, and that are needed for a correction
+_MOST_WEIGHT = 16  # highest weight of a report, which is its number of batches
+_ABSURD = 1000.0  # limit of the ratio of measured to predicted times, and of its inverse
 _ROUNDS, _FAR_OFF = 3, 0.25  # rounds of fitting; relative error beyond which a report counts less
-_QUANTILE = 0.95  # of errors
+_QUANTILE = 0.95  # quantile of the errors that counts as the error
 _STEPS = (
     0.02,
     0.05,
@@ -40,13 +40,13 @@ _STEPS = (
     0.3,
     0.5,
     1.0,
-)  # steps of errors, so that plans do not change with each
-_EXACT = 1e-6  # a relative error that counts as none
-_CALMER = 1.25  # an error is lowered a step only if this many times it would be
-_MOVED = 0.05  # smaller changes of a correction are ignored
+)  # errors are rounded up to these, so that plans do not change with every report
+_EXACT = 1e-6  # relative error that counts as 0
+_CALMER = 1.25  # an error is lowered a step only if it would be even if multiplied by this
+_MOVED = 0.05  # smallest relative change of a correction that has an effect
 _ALARM, _CALM = 1.5, 1.3  # ratios of measured to predicted time that raise and clear the alarm
-_NETWORK_S = 0.002  # smaller differences are due to the network
-_TOLD_AGAIN = 0.25  # change since the last report; smaller ones are not reported
+_NETWORK_S = 0.002  # differences up to this are attributed to the network
+_TOLD_AGAIN = 0.25  # smallest relative change that is reported again
 _NOTHING = (1.0, 0.0)  # factor and base
 
 
@@ -152,7 +152,7 @@ class Correction:
             self._model = CorrectedModel(model, self.factor, self.base_s)
             if abs(self._times() / self._heard - 1) > _TOLD_AGAIN:
                 self._heard = self._times()
-                self._news = f"Measured: {self._said(self._heard)}."
+                self._news = f"Measured: {self._described(self._heard)}."
         return self._model
 
     def news(self) -> str:
@@ -210,7 +210,7 @@ class Correction:
         elif not self._alarm or abs(times / self._told - 1) > _TOLD_AGAIN:
             self._told = times
             more = "more than can be corrected" if beyond else "plans follow"
-            self._alarm = f"{self._said(times)}; {more}: measure its latency model again"
+            self._alarm = f"{self._described(times)}; {more}: measure its latency model again"
 
     def _times(self) -> float:
         """Return how many times longer than the model's prediction the largest batches take."""
@@ -221,7 +221,7 @@ class Correction:
         return 1.0 if abs(corrected_s - predicted_s) < _NETWORK_S else corrected_s / predicted_s
 
     @staticmethod
-    def _said(times: float) -> str:
+    def _described(times: float) -> str:
         return f"batches take {times:.1f} times what its latency model says"
 
     def _at(self, predicted_s: float) -> float:
