@@ -1,4 +1,4 @@
-"""An application that sends requests. This is the code that runs for every single request.
+"""Sends the requests of an application. This code runs for every single request.
 
 The batcher is stepped only when a request is due, a batch is full, or an instance is free:
 otherwise a step changes nothing (in `sidecar.core.batcher` a batch closes only when an instance can

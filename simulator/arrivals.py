@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GeneratedArrivals", "check_load", "merged"]
 
-_MOST, _MOST_AT_ONCE = 1e9, 1e8  # hours of work; gigabytes of memory
+_MOST, _MOST_AT_ONCE = 1e9, 1e8  # more would take many hours, or too many gigabytes of memory
 
 
 def check_load(scenario: Scenario, interval_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Placement of instances on the servers of a cluster, or without limit if there is no cluster.
+"""Places instances on the servers of a cluster, or without limit if there is no cluster.
 
 Two records are kept, as in Carpool's provider. *Reserved* is what was requested and accepted; a
 request that does not fit beside the other reservations is refused. *Placed* is what instances hold
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterCapacity", "Place", "ReservedPlaces"]
 
-# Without a cluster a place is nothing that could be given back.
+# None without a cluster.
 Place: TypeAlias = "Placement | None"
 
 

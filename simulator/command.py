@@ -1,4 +1,4 @@
-"""``carpool simulate``: a scenario under one policy or several, side by side."""
+"""``carpool simulate``: simulate a scenario under one or more policies, side by side."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "tell"]
 
-_LINE = 100  # characters of a line of sentences
-_QUIET_S = 2.0  # a run that is over by then needs no progress
-_OFTEN_S, _SELDOM_S = 0.2, 10.0  # to a terminal, and to a file
+_LINE = 100  # characters per line of text
+_QUIET_S = 2.0  # a run that ends by then shows no progress
+_OFTEN_S, _SELDOM_S = 0.2, 10.0  # time between lines of progress on a terminal, and in a file
 
 
 def main(argv: list[str], prog: str = "carpool simulate") -> int:

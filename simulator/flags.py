@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulateArguments", "parse"]
 
-_INTERVAL, _WINDOW = "500ms", "10s"  # of carpool scaler run
-_RATE_LEVEL_INTERVAL = "10s"  # long, so that what an interval leaves over hardly matters
+_INTERVAL, _WINDOW = "500ms", "10s"  # defaults of carpool scaler run
+_RATE_LEVEL_INTERVAL = "10s"  # long, so that requests left over from an interval hardly matter
 _NO_PREWARM = "none"
 _TIME = setting_types.duration("a duration above 0 such as 10s or 1m30s", lambda v: v > 0)
 _NOISE = setting_types.decimal("a number of at least 0 such as 0.1", lambda v: v >= 0)

@@ -28,8 +28,8 @@ __all__ = ["IntervalCache"]
 Key: TypeAlias = "tuple[Any, ...]"
 
 _RATIO = math.log(1.05)  # rates within 5 % are alike
-_SHARES = 20  # shares of a route within 5 % too
-_DIGITS = 2  # decimals of a longest wait
+_SHARES = 20  # and so are shares of a route within 5 %
+_DIGITS = 2  # decimals of a longest wait that must be equal
 _ENOUGH = ((4, 3_000), (1, 50_000))  # sufficient intervals and requests: a few long ones suffice
 _AGAIN = 32  # one of this many intervals of a known kind is simulated nevertheless
 _FEW = 20  # an interval with fewer requests is always simulated, as that costs little

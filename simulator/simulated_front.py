@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulatedFront"]
 
-_SOON_S = 0.02  # at the soonest, however urgent; the scaler may say later
+_SOON_S = 0.02  # shortest time between reports, even urgent ones; the scaler may set a longer one
 _SENDER = "simulated"
 
 

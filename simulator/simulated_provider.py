@@ -220,10 +220,10 @@ class Replicas:
             return
         instance.phase = Phase.LEAVING
         self._run.announce(instance, "leaving")
-        told_s = min(2 * self._run.interval_s(), _LONGEST_S)
-        self._events.at(now + told_s, self._told, instance)
+        known_s = min(2 * self._run.interval_s(), _LONGEST_S)
+        self._events.at(now + known_s, self._drain, instance)
 
-    def _told(self, now: float, instance: SimulatedInstance) -> None:
+    def _drain(self, now: float, instance: SimulatedInstance) -> None:
         """Stop sending batches to ``instance``, as the fronts now know that it is leaving."""
         instance.phase = Phase.DRAINING
         self._run.sidecar.leave(instance)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulatedSidecar"]
 
-_ROUNDING_S = 1e-9  # tolerance, beyond which an answer is late
+_ROUNDING_S = 1e-9  # tolerance within which a response is not late
 
 
 class SimulatedSidecar:

@@ -50,7 +50,7 @@ __all__ = ["Simulation"]
 
 _OFTEN = 10_000  # arrivals or events after which progress is reported
 _STRETCH_S = 2.0  # shortest period for which arrivals are drawn at once
-_REPORTS = 20  # reports of an interval, with --rate-level
+_REPORTS = 20  # reports per interval, with --rate-level
 _RUN_OUT_S = 600.0  # requests without an instance this long after the horizon are given up
 
 

@@ -188,8 +188,8 @@ class Advice:
             )
         if any(part.moved for part in self.parts):
             sentences.append(
-                "Parts without requests were exchanged for parts with requests, so in use an hour "
-                "costs less on average."
+                "Parts without requests were replaced by parts with requests, so an average hour "
+                "costs less."
             )
         if self.chosen and self.chosen.parts == 1:
             sentences.append(

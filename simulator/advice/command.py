@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["advise", "main"]
 
 _S_PER_HOUR, _PERCENT, _MILLION = 3600.0, 100.0, 1e6
-_SETTINGS_SHARE = 0.3  # of the budget, for other settings of the best policy
+_SETTINGS_SHARE = 0.3  # share of the budget for other settings of the best policy
 _INTERVAL_S = 0.5
-_LONGER = 4  # times a budget that was too short
+_LONGER = 4  # factor of the suggested budget, if the one given is too short
 _TIME = setting_types.duration("a duration above 0 such as 200ms or 3m", lambda v: v > 0)
 _LOAD = setting_types.duration("a duration such as 2s", lambda v: v >= 0)
 _SHARE = setting_types.decimal("a number between 0 and 1 such as 0.99", lambda v: 0 < v < 1)

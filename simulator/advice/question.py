@@ -45,8 +45,8 @@ MODELS = (
 )
 _LINE = re.compile(r"([^+]+)\+([^+]+)")
 _COARSE_S = 120.0
-_LEAST_SLO_S = 0.01  # a network takes some of it
-_USUAL_TIMES = 4.0  # the matrix's medium objective
+_LEAST_SLO_S = 0.01  # shortest default objective, as the network takes part of it
+_USUAL_TIMES = 4.0  # default objective, in shortest latencies: the matrix's medium objective
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["LOAD_S", "MODELS", "OBJECTIVES", "Model", "measured_models"]
 
 LOAD_S = 2.0
-OBJECTIVES = {"tight": 2.0, "medium": 4.0, "loose": 10.0}  # times the quickest single request
+OBJECTIVES = {"tight": 2.0, "medium": 4.0, "loose": 10.0}  # multiples of `Model.single_s`
 _CORES = (1.0, 2.0, 4.0, 8.0)
 _SHARES = (0.0, 10.0, 20.0, 50.0)
 _BATCHES = (1, 2, 4, 8, 16, 32)

@@ -34,7 +34,7 @@ _COSTS = (1.1, 1.5, 2.5, 5.0, 10.0)  # upper ends of all levels but the last
 _MISSES = (0.0005, 0.0025, 0.01, HELD, 0.1)
 _COST_NAMES = ("to 1.1", "1.5", "2.5", "5", "10", "more")
 _MISS_NAMES = ("to 0.05 %", "0.25 %", "1 %", "3 %", "10 %", "more")
-_MANY = 100  # from here on no decimals: they would be wider than a cell
+_MANY = 100  # from here on numbers have no decimals, which would not fit into a cell
 
 
 def maps(rows: Sequence[Row], *, short: bool = False) -> dict[str, HeatMap]:
@@ -74,7 +74,7 @@ def _cost_tile(policy: str, cell: str, of: Mapping[str, Outcome]) -> Tile:
         return Tile("-", None, f"{policy}, {cell}: {'no run' if one is None else 'no cost'}")
     times = f"{one.over_bound:.{0 if one.over_bound >= _MANY else 2}f}"
     best = one.missed <= HELD and one.cost <= _cheapest(of)
-    return Tile(times, bisect_left(_COSTS, one.over_bound), _says(policy, cell, one), best)
+    return Tile(times, bisect_left(_COSTS, one.over_bound), _tooltip(policy, cell, one), best)
 
 
 def _miss_tile(policy: str, cell: str, of: Mapping[str, Outcome]) -> Tile:
@@ -83,10 +83,10 @@ def _miss_tile(policy: str, cell: str, of: Mapping[str, Outcome]) -> Tile:
         return Tile("-", None, f"{policy}, {cell}: no run")
     percent = 100 * one.missed
     text = f"{percent:.{0 if percent >= _MANY else 2}f}"
-    return Tile(text, bisect_left(_MISSES, one.missed), _says(policy, cell, one))
+    return Tile(text, bisect_left(_MISSES, one.missed), _tooltip(policy, cell, one))
 
 
-def _says(policy: str, cell: str, one: Outcome) -> str:
+def _tooltip(policy: str, cell: str, one: Outcome) -> str:
     paid = f"{one.over_bound:.3g} times the bound" if one.over_bound < math.inf else "no cost"
     return f"{policy}, {cell}: {paid}, {one.missed:.2%} missed"
 

@@ -185,7 +185,7 @@ def _with_interval(value: float, half: float, form: str) -> str:
     return f"{value:{form}}" if math.isnan(half) else f"{value:{form}} ± {half:{form}}"
 
 
-COLUMNS: dict[str, Callable[[Standing], str]] = {  # what is shown of a standing
+COLUMNS: dict[str, Callable[[Standing], str]] = {  # columns of the table, as text
     "policy": lambda s: f"`{s.policy}`",
     "cost over bound": lambda s: _with_interval(s.over_bound, s.over_bound_interval, ".2f"),
     "missed": lambda s: _with_interval(s.missed, s.missed_interval, ".2%"),

@@ -26,8 +26,8 @@ __all__ = ["TRACES", "Maker", "measured_traces"]
 Maker: TypeAlias = "Callable[[float, float, int], ArrivalProcess]"  # mean rate, horizon, seed
 
 _STEP_S = 1.0
-_DAY_AMPLITUDE = 0.8  # the night has a tenth of the noon's load
-_BURST_RATIO = 12.0  # between the phases, and the rate at which they change: BATCH's (SC'20)
+_DAY_AMPLITUDE = 0.8  # the night has a ninth of the noon's load
+_BURST_RATIO = 12.0  # ratio of the rates of the phases, and how often they change (BATCH, SC'20)
 _BURST_SWITCH = 0.05
 _ON_S, _OFF_S = (60.0, 180.0), (60.0, 180.0)
 _CROWD_TIMES, _CROWD_GAP_S, _CROWD_DECAY_S = 8.0, 400.0, 40.0
@@ -134,7 +134,7 @@ def _measured(path: Path) -> Maker:
 
 def _check(path: Path, rates_rps: Sequence[float]) -> None:
     if not any(rates_rps):
-        expected = "a rate above 0 in the stretch that is taken, to be scaled to a mean"
+        expected = "a rate above 0 in the section that is used, to be scaled to a mean rate"
         raise ConfigError([Problem(str(path), "no requests", expected)])
 
 

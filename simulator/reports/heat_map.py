@@ -29,7 +29,7 @@ STYLE = (
     "border:1px solid #8886;vertical-align:-.15em}"
 ) + "".join(f".level-{n}{{fill:{color};background:{color}}}" for n, color in enumerate(_COLORS))
 _ROW, _COLUMN, _LABEL = 20, 46, 8  # _LABEL: width of a character
-_TURN = 40  # degrees by which the names of columns rise
+_TURN = 40  # angle of the names of columns, in degrees
 _GAP, _TITLE, _LEGEND = 24, 30, 28
 
 
@@ -40,13 +40,13 @@ class Tile:
     Attributes:
         text: Text in the cell.
         level: Colour from 0, pale, to `LEVELS` - 1; None for no colour.
-        says: Tooltip.
+        tooltip: Text shown when the pointer is over the cell.
         best: Whether the cell is outlined.
     """
 
     text: str
     level: int | None
-    says: str
+    tooltip: str
     best: bool = False
 
 
@@ -165,7 +165,7 @@ def _tile(tile: Tile, x: float, y: float) -> str:
     color = "none" if tile.level is None else f"level-{tile.level}"
     ink = "" if tile.level is None else _ink(tile.level)
     return (
-        f'<g><title>{escape(tile.says)}</title><rect class="tile {color}" x="{x:g}" y="{y:.1f}" '
+        f'<g><title>{escape(tile.tooltip)}</title><rect class="tile {color}" x="{x:g}" y="{y:.1f}" '
         f'width="{_COLUMN}" height="{_ROW}"/><text{ink} x="{x + _COLUMN / 2:g}" y="{y + 14:.1f}" '
         f'text-anchor="middle">{escape(tile.text)}</text></g>'
     )

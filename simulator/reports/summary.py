@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["summary"]
 
-_AS_MUCH = 0.005  # relative difference of costs that is ignored
+_AS_MUCH = 0.005  # costs with a smaller relative difference count as equal
 
 
 def summary(

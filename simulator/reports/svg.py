@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["CHARTS", "COLORS", "STYLE", "Line", "Mark", "bars", "framed", "lines", "standalone"]
 
 CHARTS = resources.files("scaler.dashboard").joinpath("charts.css").read_text(encoding="utf-8")
-COLORS = 8  # of charts.css
+COLORS = 8  # number of colors in charts.css
 
 _WIDTH, _HEIGHT = 520, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 16, 10, 34
-_POINTS = 600  # more than the eye tells apart
+_POINTS = 600  # more would not be visible
 _TICKS = 5
 _LOG_TICKS = 4
 _BEFORE = 0.8
-STYLE = CHARTS + "text{font:11px sans-serif}.back{fill:var(--back)}"  # of a chart that is a file
-_BARS = 5  # least number of places, so that one bar does not fill the chart
+STYLE = CHARTS + "text{font:11px sans-serif}.back{fill:var(--back)}"  # style of a chart file
+_BARS = 5  # least number of positions, so that one bar does not fill the chart
 
 
 @dataclass(frozen=True, slots=True)

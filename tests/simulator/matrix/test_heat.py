@@ -54,7 +54,7 @@ def test_heat_map_outlines_cheapest_policy_that_holds_in_each_cell() -> None:
         [(tile.text, tile.level) for tile in tiles] for _, tiles in missed.rows
     ]
     assert "one, steady/gpu/tight/reserved: 1.05 times the bound, 20.00% missed" == (
-        cost.rows[0][1][0].says
+        cost.rows[0][1][0].tooltip
     )
     assert "gpu tight reserved" == maps(ROWS, short=True)[COST].rows[0][0]
 
