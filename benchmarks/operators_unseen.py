@@ -29,7 +29,8 @@ from watchdog_plugin.profiling.profiled_session import ProfiledSession, feeds
 from watchdog_plugin.profiling.profiler import Grid, origin
 from watchdog_plugin.profiling.profiler import measure as runs_of
 from watchdog_plugin.profiling.profiler import rows as rows_of
-from watchdog_plugin.profiling.single_operators import Wanted, measure_alone, measure_overhead
+from watchdog_plugin.profiling.run_overhead import measure_overhead
+from watchdog_plugin.profiling.single_operators import Wanted, measure_alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.effort import scaled
-from watchdog_plugin.profiling import single_operators
+from watchdog_plugin.profiling import run_overhead
 
 
 @pytest.fixture(autouse=True)
@@ -13,4 +13,4 @@ def _few_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Time chains of operators with a tenth of the runs, except in tests marked ``timing``."""
     if request.node.get_closest_marker("timing"):
         return
-    monkeypatch.setattr(single_operators, "_CHAIN_RUNS", scaled(single_operators._CHAIN_RUNS))
+    monkeypatch.setattr(run_overhead, "_CHAIN_RUNS", scaled(run_overhead._CHAIN_RUNS))

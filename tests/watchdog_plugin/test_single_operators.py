@@ -25,9 +25,10 @@ from carpool.predictor.onnx_latency import read_operators
 from carpool.predictor.profile import Alone, Overhead, RefusedOperator, Setting
 from carpool.predictor.profile_file import default_database
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.profiling import predict_command, single_operators
+from watchdog_plugin.profiling import predict_command, run_overhead, single_operators
 from watchdog_plugin.profiling.profiled_session import ProfiledSession
-from watchdog_plugin.profiling.single_operators import Wanted, measure_alone, measure_overhead
+from watchdog_plugin.profiling.run_overhead import measure_overhead
+from watchdog_plugin.profiling.single_operators import Wanted, measure_alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,9 +115,9 @@ def test_a_session_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(LoadError) as refused:  # which holds the session
         ProfiledSession(b"no model", tmp_path, 1, operators=True)
     assert (LoadError, []) == (refused.type, list(tmp_path.iterdir()))
-    model = single_operators._chain(1).SerializeToString()
+    model = run_overhead.chain(1).SerializeToString()
     with ProfiledSession(model, tmp_path, 1, operators=True) as session:
-        session.run_s(single_operators._CHAIN_INPUTS)
+        session.run_s(run_overhead.CHAIN_INPUTS)
         assert list(tmp_path.iterdir())
     assert [] == list(tmp_path.iterdir())
 
@@ -403,7 +404,7 @@ def test_an_operator_is_measured_after_others(tmp_path: Path) -> None:
         with ProfiledSession(
             model.SerializeToString(), tmp_path, 1, operators=True, optimise=False
         ) as session:
-            session.run_s(feeds(node, case, values) | single_operators._CHAIN_INPUTS)
+            session.run_s(feeds(node, case, values) | run_overhead.CHAIN_INPUTS)
             (run,) = session.operator_times()
         expected = ["MatMul", *["Neg"] * single_operators._PRECEDING, node.op_type]
         assert expected == [each.op_type for each in run]
@@ -422,7 +423,7 @@ def test_an_operator_takes_as_long_as_it_prolongs_a_run(
         return 9.0  # by the wall's clock, which does not count on one thread
 
     monkeypatch.setattr(ProfiledSession, "run_bound_s", run_s)
-    monkeypatch.setattr(single_operators, "_overhead", lambda _: Overhead(1e-5, -3e-6))
+    monkeypatch.setattr(single_operators, "overhead", lambda _: Overhead(1e-5, -3e-6))
     path = _odd(tmp_path / "odd.onnx")
     best = optimised(path, read_onnx(path))
     (row,) = measure_alone(best, [Wanted(0, [Setting(1, 1)])], 60.0, pytest.fail)

@@ -13,7 +13,8 @@ from carpool.predictor.features import sized
 from carpool.predictor.profile import Alone, Setting
 from watchdog_plugin.profiling.profiler import origin
 from watchdog_plugin.profiling.reference_operators import LARGE, SMALL, reference_model
-from watchdog_plugin.profiling.single_operators import Wanted, measure_alone, measure_overhead
+from watchdog_plugin.profiling.run_overhead import measure_overhead
+from watchdog_plugin.profiling.single_operators import Wanted, measure_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

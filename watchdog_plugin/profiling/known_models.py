@@ -118,10 +118,11 @@ class _Reading:
         return [setting for setting in self._request.settings if setting.threads <= there]
 
     def _measure(self, lacking: set[int], settings: Sequence[Setting]) -> set[tuple[str, str]]:
-        from watchdog_plugin.profiling.single_operators import (  # noqa: PLC0415  it needs the runtime
+        # These need the runtime.
+        from watchdog_plugin.profiling.run_overhead import measure_overhead  # noqa: PLC0415
+        from watchdog_plugin.profiling.single_operators import (  # noqa: PLC0415
             Wanted,
             measure_alone,
-            measure_overhead,
         )
 
         overheads = {threads: measure_overhead(threads) for threads in sorted(lacking)}

@@ -26,28 +26,28 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import onnxruntime as ort
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, helper, numpy_helper
 
 from carpool.onnx_graph.single_node import feeds, results, shape_values, single_node
 from carpool.predictor.composition import MOST_MB, Footprint
 from carpool.predictor.features import sized
-from carpool.predictor.profile import Alone, Overhead, RefusedOperator
+from carpool.predictor.profile import Alone, RefusedOperator
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling.other_programs import OtherPrograms
 from watchdog_plugin.profiling.profiled_session import ProfiledSession, load_errors
+from watchdog_plugin.profiling.run_overhead import CHAIN_INPUTS, chain, link, overhead, trivial_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from carpool.onnx_graph.operator_graph import Case, Operator
     from carpool.onnx_graph.optimised import Optimised
     from carpool.predictor.profile import Setting
-    from watchdog_plugin.profiling.profiled_session import OperatorTime, OperatorTimes
     from watchdog_plugin.protocols.tensors import Array
 
-__all__ = ["Wanted", "measure_alone", "measure_overhead"]
+__all__ = ["Wanted", "measure_alone"]
 
-_PASSES, _OVERHEADS = 3, 3
+_PASSES = 3
 _WARM_UPS = 2
 _VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.01, 3, 25  # of one setting: time to aim at, bounds of runs
 _MOVED_RUNS = 4  # runs of one setting if megabytes are moved before each
@@ -56,9 +56,6 @@ _TRIES = 2  # factor of the number of runs, if some are disturbed
 _DISTURBED = 0.02  # share of a run spent waiting for a core, above which it is disturbed
 _BLOCK_S = 0.001  # interval of reading the kernel's accounts
 _NOWHERE = Path()
-_CHAINS, _CHAIN_RUNS, _CHAIN_S = (4, 132), 200, 1.0  # operators; runs, and time limit for them
-_CHAIN_PREFIX = "carpool-chain-"
-_CHAIN_INPUTS = {f"{_CHAIN_PREFIX}0": np.ones((1, 16), np.float32)}
 _PRODUCT = "carpool-preceding-product"
 _SHARE = 1 << 16  # multiplications that the runtime gives to each further thread
 _PRECEDING = 60  # trivial operators, about 40 us
@@ -116,73 +113,6 @@ def _silently(message: str) -> None:
     """Say nothing, as all operators have been measured once."""
 
 
-def measure_overhead(threads: int) -> Overhead:
-    """Return a run's overhead besides its operators, from two chains of trivial operators.
-
-    It is the median of three measurements.
-    """
-    return sorted(_overhead(threads) for _ in range(_OVERHEADS))[_OVERHEADS // 2]
-
-
-def _overhead(threads: int) -> Overhead:
-    (few, few_s), (many, many_s) = [(count, _beyond_s(count, threads)) for count in _CHAINS]
-    each_s = (many_s - few_s) / (many - few)
-    return Overhead(few_s - few * each_s, each_s)
-
-
-def _beyond_s(count: int, threads: int) -> float:
-    """Return the seconds of a run of a chain besides its operators."""
-    data = _chain(count).SerializeToString()
-    whole = ProfiledSession(data, _NOWHERE, threads, operators=False, optimise=False)
-    runs_s = [whole.run_s(_CHAIN_INPUTS) for _ in _chain_runs()]
-    return _quicker_half_s(runs_s) - count * _each_s(count, threads)
-
-
-def _each_s(count: int, threads: int) -> float:
-    """Return the seconds per operator of a chain, as reported by the runtime."""
-    return _quicker_half_s([_sum_s(run) for run in _chain_times(_chain(count), threads)]) / count
-
-
-def _chain_times(model: ModelProto, threads: int) -> list[OperatorTimes]:
-    data = model.SerializeToString()
-    with ProfiledSession(data, _NOWHERE, threads, operators=True, optimise=False) as session:
-        for _ in _chain_runs():
-            session.run_s(_CHAIN_INPUTS)
-        return session.operator_times()
-
-
-def _chain_runs() -> Iterator[int]:
-    """Yield the numbers of a chain's runs; only two if other programs prolong them too much."""
-    end_s = time.monotonic() + _CHAIN_S
-    for number in range(_CHAIN_RUNS):
-        if number > 1 and time.monotonic() > end_s:
-            return
-        yield number
-
-
-def _quicker_half_s(times: Sequence[float]) -> float:
-    """Return the mean of the faster half of the times.
-
-    Disturbances only prolong runs, and a mean has a finer resolution than the clock.
-    """
-    quicker = sorted(times)[: len(times) // 2]
-    return sum(quicker) / len(quicker)
-
-
-def _chain(count: int) -> ModelProto:
-    """Return a model of trivial operators, one after the other."""
-    nodes = [helper.make_node("Neg", [_link(at)], [_link(at + 1)]) for at in range(count)]
-    first, last = (
-        [helper.make_tensor_value_info(_link(at), TensorProto.FLOAT, [1, 16])] for at in (0, count)
-    )
-    graph = helper.make_graph(nodes, "chain", first, last)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-def _link(at: int) -> str:
-    return f"{_CHAIN_PREFIX}{at}"
-
-
 def _shape_values(best: Optimised, batch: int) -> dict[str, Array]:
     return shape_values(best.model, best.graph.operators, batch, _run_once)
 
@@ -211,8 +141,8 @@ class _Here:
         threads = {setting.threads for setting in settings}
         self.values = {batch: _shape_values(best, batch) for batch in {s.batch for s in settings}}
         self.footprint = Footprint(best.graph)
-        self.view_s = {count: _each_s(_CHAINS[1], count) for count in threads}
-        self.profiled_s = {count: -_overhead(count).per_operator_s for count in threads}
+        self.view_s = {count: trivial_s(count) for count in threads}
+        self.profiled_s = {count: -overhead(count).per_operator_s for count in threads}
         self.blocks = np.zeros((2, (MOST_MB << 20) // 16))
 
 
@@ -335,10 +265,10 @@ def _preceding(threads: int) -> ModelProto:
     names = [f"{_PRODUCT}-{part}" for part in ("left", "right", "result")]
     side = math.ceil(((threads - 1) * _SHARE + 1) ** (1 / 3))
     square = np.ones((side, side), np.float32)
-    model = _chain(_PRECEDING)
-    graph, chain = model.graph, list(model.graph.node)
+    model = chain(_PRECEDING)
+    graph, trivial = model.graph, list(model.graph.node)
     del graph.node[:]
-    graph.node.extend([helper.make_node("MatMul", names[:2], names[2:], name=_PRODUCT), *chain])
+    graph.node.extend([helper.make_node("MatMul", names[:2], names[2:], name=_PRODUCT), *trivial])
     graph.initializer.extend(numpy_helper.from_array(square, name) for name in names[:2])
     graph.output.append(helper.make_empty_tensor_value_info(names[2]))
     return model
@@ -381,12 +311,12 @@ class _Pair:
             for model in (both, preceding)
         )
         self._by_own_clock = threads == 1
-        self._end = {_link(_PRECEDING): np.zeros((1, 16), np.float32)}
+        self._end = {link(_PRECEDING): np.zeros((1, 16), np.float32)}
 
     def bind(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> None:
         """Make the operator read from and write to these arrays."""
-        self._both.bind(inputs | _CHAIN_INPUTS, outputs | self._end)
-        self._preceding.bind(_CHAIN_INPUTS, self._end)
+        self._both.bind(inputs | CHAIN_INPUTS, outputs | self._end)
+        self._preceding.bind(CHAIN_INPUTS, self._end)
 
     def run_s(self, before: Callable[[], None]) -> tuple[float, float]:
         """Return the seconds of a run with the operator and of one without, each after ``before``.
@@ -401,10 +331,6 @@ class _Pair:
         before()
         wall_s = session.run_bound_s()
         return session.cpu_s if self._by_own_clock else wall_s
-
-
-def _sum_s(operators: Iterable[OperatorTime]) -> float:
-    return sum(operator.seconds for operator in operators)
 
 
 @contextmanager

@@ -1,0 +1,101 @@
+"""Measures the overhead of a run besides its operators, with chains of trivial operators."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper
+
+from carpool.predictor.profile import Overhead
+from watchdog_plugin.profiling.profiled_session import ProfiledSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from watchdog_plugin.profiling.profiled_session import OperatorTimes
+
+__all__ = ["CHAIN_INPUTS", "chain", "link", "measure_overhead", "overhead", "trivial_s"]
+
+_MEASUREMENTS = 3
+_CHAINS, _CHAIN_RUNS, _CHAIN_S = (4, 132), 200, 1.0  # operators; runs, and time limit for them
+_PREFIX = "carpool-chain-"
+_NOWHERE = Path()
+CHAIN_INPUTS = {f"{_PREFIX}0": np.ones((1, 16), np.float32)}
+
+
+def measure_overhead(threads: int) -> Overhead:
+    """Return a run's overhead besides its operators, from two chains of trivial operators.
+
+    It is the median of three measurements.
+    """
+    return sorted(overhead(threads) for _ in range(_MEASUREMENTS))[_MEASUREMENTS // 2]
+
+
+def overhead(threads: int) -> Overhead:
+    """Return one measurement of the overhead, from two chains of trivial operators."""
+    (few, few_s), (many, many_s) = [(count, _beyond_s(count, threads)) for count in _CHAINS]
+    each_s = (many_s - few_s) / (many - few)
+    return Overhead(few_s - few * each_s, each_s)
+
+
+def _beyond_s(count: int, threads: int) -> float:
+    """Return the seconds of a run of a chain besides its operators."""
+    data = chain(count).SerializeToString()
+    whole = ProfiledSession(data, _NOWHERE, threads, operators=False, optimise=False)
+    runs_s = [whole.run_s(CHAIN_INPUTS) for _ in _chain_runs()]
+    return _quicker_half_s(runs_s) - count * _each_s(count, threads)
+
+
+def trivial_s(threads: int) -> float:
+    """Return the seconds of an operator that computes nothing, as reported by the runtime."""
+    return _each_s(_CHAINS[1], threads)
+
+
+def _each_s(count: int, threads: int) -> float:
+    """Return the seconds per operator of a chain, as reported by the runtime."""
+    runs = _chain_times(chain(count), threads)
+    return _quicker_half_s([sum(operator.seconds for operator in run) for run in runs]) / count
+
+
+def _chain_times(model: ModelProto, threads: int) -> list[OperatorTimes]:
+    data = model.SerializeToString()
+    with ProfiledSession(data, _NOWHERE, threads, operators=True, optimise=False) as session:
+        for _ in _chain_runs():
+            session.run_s(CHAIN_INPUTS)
+        return session.operator_times()
+
+
+def _chain_runs() -> Iterator[int]:
+    """Yield the numbers of a chain's runs; only two if other programs prolong them too much."""
+    end_s = time.monotonic() + _CHAIN_S
+    for number in range(_CHAIN_RUNS):
+        if number > 1 and time.monotonic() > end_s:
+            return
+        yield number
+
+
+def _quicker_half_s(times: Sequence[float]) -> float:
+    """Return the mean of the faster half of the times.
+
+    Disturbances only prolong runs, and a mean has a finer resolution than the clock.
+    """
+    quicker = sorted(times)[: len(times) // 2]
+    return sum(quicker) / len(quicker)
+
+
+def chain(count: int) -> ModelProto:
+    """Return a model of trivial operators, one after the other."""
+    nodes = [helper.make_node("Neg", [link(at)], [link(at + 1)]) for at in range(count)]
+    first, last = (
+        [helper.make_tensor_value_info(link(at), TensorProto.FLOAT, [1, 16])] for at in (0, count)
+    )
+    graph = helper.make_graph(nodes, "chain", first, last)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def link(at: int) -> str:
+    """Return the name of a chain's tensor before its operator ``at``."""
+    return f"{_PREFIX}{at}"
