@@ -156,11 +156,16 @@ def test_measurements_before_interrupt_are_kept(
 
 
 def test_progress_is_reported(tmp_path: Path) -> None:
-    """A message is written after every ten operators."""
+    """A message is written after every ten operators, and before all are measured again."""
     path, said = _plain(tmp_path / "net.onnx"), list[str]()
     best = optimised(path, read_onnx(path))
     list(measure_alone(best, [Wanted(0, [Setting(1, 1)])] * 21, 60.0, said.append))
-    assert ["10 of 21 operators measured", "20 of 21 operators measured"] == said
+    assert [
+        "10 of 21 operators measured",
+        "20 of 21 operators measured",
+        "all operators measured, now again (1 of 2)",
+        "all operators measured, now again (2 of 2)",
+    ] == said
 
 
 def test_spent_budget_is_reported(tmp_path: Path) -> None:

@@ -84,8 +84,10 @@ def measure_alone(
     """
     end_s, here = time.monotonic() + budget_s, _Here(best, wanted)
     least: dict[tuple[Case, Setting], float] = {}
-    for each in (say, *[_silently] * (_PASSES - 1)):
-        for row in _once(best, wanted, here, end_s, each):
+    for again in range(_PASSES):
+        if again and len(wanted) > _TOLD and time.monotonic() < end_s:
+            say(f"all operators measured, now again ({again} of {_PASSES - 1})")
+        for row in _once(best, wanted, here, end_s, _silently if again else say):
             seconds = row.seconds if isinstance(row, Alone) else 0.0
             if seconds < least.get((row.case, row.setting), math.inf):
                 least[row.case, row.setting] = seconds
