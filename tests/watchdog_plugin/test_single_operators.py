@@ -20,12 +20,12 @@ from onnx import TensorProto, helper, numpy_helper
 from carpool.errors import ConfigError
 from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import optimised
-from carpool.onnx_graph.single_node import feeds, single_node
 from carpool.predictor.onnx_latency import read_operators
 from carpool.predictor.profile import Alone, Overhead, RefusedOperator, Setting
 from carpool.predictor.profile_file import default_database
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling import predict_command, run_overhead, single_operators
+from watchdog_plugin.profiling.operator_pair import OperatorPair, Step, predecessor
 from watchdog_plugin.profiling.profiled_session import ProfiledSession
 from watchdog_plugin.profiling.run_overhead import measure_overhead
 from watchdog_plugin.profiling.single_operators import Wanted, measure_alone
@@ -398,27 +398,54 @@ def test_a_scenario_refuses_unmeasured_kinds(tmp_path: Path) -> None:
         read_operators(path, default_database())
 
 
-def test_an_operator_is_measured_after_others(tmp_path: Path) -> None:
-    """A product and a chain run first in every run, whatever the operator is."""
+def test_an_operator_runs_after_its_predecessor(tmp_path: Path) -> None:
+    """It reads what its predecessor has written, whatever the two are, and a product runs first."""
     path = _odd(tmp_path / "odd.onnx")
     best = optimised(path, read_onnx(path))
+    steps = [*map(Step, best.model.graph.node, best.graph.operators)]
     values = single_operators._shape_values(best, 2)
-    for node, operator in zip(best.model.graph.node, best.graph.operators, strict=True):
-        case = operator.at(2)
-        model = single_operators._preceded(single_node(best.model, node, case), 1)
-        with ProfiledSession(
-            model.SerializeToString(), tmp_path, 1, operators=True, optimise=False
-        ) as session:
-            session.run_s(feeds(node, case, values) | run_overhead.CHAIN_INPUTS)
-            (run,) = session.operator_times()
-        expected = ["MatMul", *["Neg"] * single_operators._PRECEDING, node.op_type]
-        assert expected == [each.op_type for each in run]
+    for position, step in enumerate(steps[1:], 1):
+        before = predecessor(best, position)
+        assert before is not None
+        pair = OperatorPair(best.model, [before, step], 1, None)
+        arrays = pair.bind(2, values)
+        own = arrays[0]
+        own.reshape(-1).view(np.uint8)[:] = 7
+        pair.run_s(lambda: None)
+        assert (own.reshape(-1).view(np.uint8) != 7).any()
+
+
+def test_views_and_large_predecessors_are_left_out(tmp_path: Path) -> None:
+    """A view computes nothing, so that what runs before it counts; large weights are not copied."""
+    path = _odd(tmp_path / "odd.onnx")
+    best = optimised(path, read_onnx(path))
+    kinds = [operator.op_type for operator in best.graph.operators]
+    after_view = kinds.index("DynamicQuantizeLinear")
+    found = predecessor(best, after_view)
+    assert found is not None
+    assert ("Flatten", "ReduceMean") == (kinds[after_view - 1], found.operator.op_type)
+    assert predecessor(best, 0) is None
+    path = _with_weights(
+        tmp_path / "large.onnx",
+        [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Tanh", ["m"], ["y"])],
+        ["batch", 4200],
+        4200,
+    )
+    assert predecessor(optimised(path, read_onnx(path)), 1) is None
+
+
+def test_an_operator_is_measured_without_a_refused_predecessor(tmp_path: Path) -> None:
+    """The runtime cannot bind the strings that `Equal` reads, but measures the next operator."""
+    path = _textual(tmp_path / "text.onnx")
+    best = optimised(path, read_onnx(path))
+    (row, *_) = measure_alone(best, [Wanted(1, [Setting(4, 1)])], 60.0, pytest.fail)
+    assert isinstance(row, Alone)
 
 
 def test_an_operator_takes_as_long_as_it_prolongs_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs without it are subtracted, and what the profiler would add is added."""
+    """Runs of its predecessor are subtracted, and what the profiler would add is added."""
     runs: dict[int, int] = {}
 
     def run_s(session: ProfiledSession) -> float:
@@ -431,7 +458,7 @@ def test_an_operator_takes_as_long_as_it_prolongs_a_run(
     monkeypatch.setattr(single_operators, "overhead", lambda _: Overhead(1e-5, -3e-6))
     path = _odd(tmp_path / "odd.onnx")
     best = optimised(path, read_onnx(path))
-    (row,) = measure_alone(best, [Wanted(0, [Setting(1, 1)])], 60.0, pytest.fail)
+    (row,) = measure_alone(best, [Wanted(1, [Setting(1, 1)])], 60.0, pytest.fail)
     assert isinstance(row, Alone)
     assert pytest.approx(2e-3 + 3e-6) == row.seconds
     assert runs[2] == runs[3]

@@ -2,14 +2,11 @@
 
 The model itself is never run, only each of its distinct operators, with its own weights. Before
 each run, as much memory is moved through the caches as a run of the model moves, so that weights
-are found where they would be in such a run; the operator's inputs and outputs are touched last, as
-preceding operators would do.
+are found where they would be in such a run; inputs and outputs are touched last, as preceding
+operators would do.
 
-An operator runs after a product of two matrices and a chain of trivial operators, and the time of
-these by themselves is subtracted. The runtime's profiler is not used, as it takes microseconds for
-each operator. The product uses all threads. During the chain, which runs on one, the others fall
-asleep again, so that the operator has to wake them, as operators of a model do that come after ones
-on a single thread.
+An operator runs after its predecessor in the model, and the time of that one by itself is
+subtracted. The runtime's profiler is not used, as it takes microseconds for each operator.
 """
 
 from __future__ import annotations
@@ -18,27 +15,27 @@ import math
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import onnxruntime as ort
-from onnx import ModelProto, helper, numpy_helper
 
-from carpool.onnx_graph.single_node import feeds, results, shape_values, single_node
+from carpool.onnx_graph.single_node import shape_values
 from carpool.predictor.composition import MOST_MB, Footprint
 from carpool.predictor.features import sized
 from carpool.predictor.profile import Alone, RefusedOperator
 from watchdog_plugin.function import LoadError
+from watchdog_plugin.profiling.operator_pair import OperatorPair, Step, predecessor
 from watchdog_plugin.profiling.other_programs import OtherPrograms
-from watchdog_plugin.profiling.profiled_session import ProfiledSession, load_errors
-from watchdog_plugin.profiling.run_overhead import CHAIN_INPUTS, chain, link, overhead, trivial_s
+from watchdog_plugin.profiling.run_overhead import overhead, trivial_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from onnx import ModelProto
 
     from carpool.onnx_graph.operator_graph import Case, Operator
     from carpool.onnx_graph.optimised import Optimised
@@ -55,10 +52,6 @@ _TOLD = 10  # operators between two messages
 _TRIES = 2  # factor of the number of runs, if some are disturbed
 _DISTURBED = 0.02  # share of a run spent waiting for a core, above which it is disturbed
 _BLOCK_S = 0.001  # interval of reading the kernel's accounts
-_NOWHERE = Path()
-_PRODUCT = "carpool-preceding-product"
-_SHARE = 1 << 16  # multiplications that the runtime gives to each further thread
-_PRECEDING = 60  # trivial operators, about 40 us
 
 
 class Wanted(NamedTuple):
@@ -188,11 +181,11 @@ class _Mover:
         np.copyto(target, source)
         for array in arrays:
             own = self._of(part, array)
-            np.copyto(own, own.copy())
+            np.bitwise_or(own, 0, out=own)
 
     def _of(self, part: int, array: Array) -> Array:
-        """Return the part of ``array`` that one core moves."""
-        flat = array.reshape(-1)
+        """Return the bytes of ``array`` that one core moves."""
+        flat = array.reshape(-1).view(np.uint8)
         first, end = (at * flat.size // self._parts for at in (part, part + 1))
         return flat[first:end]
 
@@ -201,9 +194,9 @@ class _Operator:
     """Measures one operator at all its settings."""
 
     def __init__(self, best: Optimised, wanted: Wanted, operator: Operator, here: _Here) -> None:
-        self._node = best.model.graph.node[wanted.position]
-        self._operator, self._settings, self._here = operator, wanted.settings, here
-        self._whole = best.model
+        self._step = Step(best.model.graph.node[wanted.position], operator)
+        self._predecessor = predecessor(best, wanted.position)
+        self._settings, self._here, self._model = wanted.settings, here, best.model
 
     def measured(self, end_s: float) -> Iterator[Alone | RefusedOperator]:
         """Yield its times; refusals from the first number of threads that the runtime refuses."""
@@ -215,38 +208,38 @@ class _Operator:
                 return
             some = [setting for setting in self._settings if setting.threads == threads]
             try:
-                yield from self._of_session(threads, some, end_s)
+                yield from self._rows(threads, some, end_s)
             except LoadError:
                 rest = (setting for setting in self._settings if setting.threads >= threads)
                 yield from (RefusedOperator(self._case(setting), setting) for setting in rest)
                 return
 
-    def _of_session(
-        self, threads: int, settings: Sequence[Setting], end_s: float
-    ) -> Iterator[Alone]:
-        with load_errors():
-            model = single_node(self._whole, self._node, self._case(settings[0]))
-            both, preceding = _preceded(model, threads), _preceding(threads)
+    def _rows(self, threads: int, settings: Sequence[Setting], end_s: float) -> list[Alone]:
+        """Return its times after its predecessor, or without one if the runtime refuses that."""
+        if self._predecessor is not None:
+            with suppress(LoadError):
+                return self._after([self._predecessor], threads, settings, end_s)
+        return self._after([], threads, settings, end_s)
+
+    def _after(
+        self, steps: Sequence[Step], threads: int, settings: Sequence[Setting], end_s: float
+    ) -> list[Alone]:
         rows: list[Alone] = []
         with _spread_out(threads) as cores, _Mover(self._here.blocks, cores or [0]) as mover:
-            pair = _Pair(both, preceding, threads, cores)
+            pair = OperatorPair(self._model, [*steps, self._step], threads, cores)
             for setting in settings:
                 if rows and time.monotonic() > end_s:
                     break
                 rows.append(self._row(setting, self._visit(pair, setting, mover, end_s)))
-        yield from rows
+        return rows
 
-    def _visit(self, pair: _Pair, setting: Setting, mover: _Mover, end_s: float) -> float:
+    def _visit(self, pair: OperatorPair, setting: Setting, mover: _Mover, end_s: float) -> float:
         """Return its seconds at one setting, as the runtime's profiler would report them."""
-        case, batch = self._case(setting), setting.batch
-        with load_errors():
-            inputs = feeds(self._node, case, self._here.values[batch])
-            outputs = results(self._node, case, inputs)
-        pair.bind(inputs, outputs)
+        arrays = pair.bind(setting.batch, self._here.values[setting.batch])
         last_s = [sum(pair.run_s(lambda: None)) for _ in range(_WARM_UPS)][-1]
-        moved_mb = self._here.footprint.moved_mb(case, batch)
+        moved_mb = self._here.footprint.moved_mb(self._case(setting), setting.batch)
         if moved_mb:
-            before = partial(mover.move, moved_mb, [*inputs.values(), *outputs.values()])
+            before = partial(mover.move, moved_mb, arrays)
             times = _Calm(partial(pair.run_s, before)).runs(_MOVED_RUNS, end_s)
         else:
             runs = int(min(_MOST_RUNS, max(_LEAST_RUNS, _VISIT_S / last_s)))
@@ -259,80 +252,7 @@ class _Operator:
         return Alone(case, setting, self._here.footprint.moved_mb(case, setting.batch), seconds)
 
     def _case(self, setting: Setting) -> Case:
-        return self._operator.at(setting.batch)
-
-
-def _preceding(threads: int) -> ModelProto:
-    """Return a model of a product, just large enough to use all threads, and a trivial chain."""
-    names = [f"{_PRODUCT}-{part}" for part in ("left", "right", "result")]
-    side = math.ceil(((threads - 1) * _SHARE + 1) ** (1 / 3))
-    square = np.ones((side, side), np.float32)
-    model = chain(_PRECEDING)
-    graph, trivial = model.graph, list(model.graph.node)
-    del graph.node[:]
-    graph.node.extend([helper.make_node("MatMul", names[:2], names[2:], name=_PRODUCT), *trivial])
-    graph.initializer.extend(numpy_helper.from_array(square, name) for name in names[:2])
-    graph.output.append(helper.make_empty_tensor_value_info(names[2]))
-    return model
-
-
-def _preceded(model: ModelProto, threads: int) -> ModelProto:
-    """Return the model after the operators of `_preceding`."""
-    first, preceded = _preceding(threads).graph, ModelProto()
-    preceded.CopyFrom(model)
-    graph, nodes = preceded.graph, list(preceded.graph.node)
-    del graph.node[:]
-    graph.node.extend([*first.node, *nodes])
-    for part in ("initializer", "input", "output"):
-        getattr(graph, part).extend(getattr(first, part))
-    return preceded
-
-
-class _Pair:
-    """Runs an operator with the operators that precede it, and these by themselves.
-
-    Args:
-        both: The model with the operator.
-        preceding: The model without the operator.
-        threads: Number of threads.
-        cores: As for `ProfiledSession`.
-    """
-
-    def __init__(
-        self, both: ModelProto, preceding: ModelProto, threads: int, cores: Sequence[int] | None
-    ) -> None:
-        self._both, self._preceding = (
-            ProfiledSession(
-                model.SerializeToString(),
-                _NOWHERE,
-                threads,
-                operators=False,
-                optimise=False,
-                cores=cores,
-            )
-            for model in (both, preceding)
-        )
-        self._by_own_clock = threads == 1
-        self._end = {link(_PRECEDING): np.zeros((1, 16), np.float32)}
-
-    def bind(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> None:
-        """Make the operator read from and write to these arrays."""
-        self._both.bind(inputs | CHAIN_INPUTS, outputs | self._end)
-        self._preceding.bind(CHAIN_INPUTS, self._end)
-
-    def run_s(self, before: Callable[[], None]) -> tuple[float, float]:
-        """Return the seconds of a run with the operator and of one without, each after ``before``.
-
-        On one thread, waiting for a core does not count.
-        """
-        sessions = (self._both, self._preceding)
-        with_s, without_s = (self._one_s(session, before) for session in sessions)
-        return with_s, without_s
-
-    def _one_s(self, session: ProfiledSession, before: Callable[[], None]) -> float:
-        before()
-        wall_s = session.run_bound_s()
-        return session.cpu_s if self._by_own_clock else wall_s
+        return self._step.operator.at(setting.batch)
 
 
 @contextmanager
