@@ -442,7 +442,8 @@ class PerFunctionPolicy:
 
     def propose_one(self, load: FunctionLoad) -> Proposal:
         """Return the proposal for one function."""
-        raise NotImplementedError
+        message = f"{type(self).__name__} defines neither propose_one nor propose"
+        raise NotImplementedError(message)
 
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import CarpoolError
+from carpool.policy_errors import raised
 from carpool.server_advice import instance_advice, server_advice
 from carpool.variants.variant_set import model_of
 from scaler.control.guard import Guard
 from scaler.control.planning_result import FunctionResult
-from scaler.control.policy_errors import raised
 from scaler.control.stabilization import StabilizationLimits
 from scaler.planning.placement import Cluster
 from scaler.planning.snapshot import Snapshot

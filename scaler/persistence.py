@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carpool.errors import CarpoolError
-from scaler.control.policy_errors import raised
+from carpool.policy_errors import raised
 from scaler.store import KINDS
 
 if TYPE_CHECKING:

@@ -28,12 +28,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from carpool.policy_errors import raised
 from carpool.sizing import SIZES, Objective
 from carpool.variants.variant_set import model_of
 from scaler.control import plan_size
 from scaler.control.plan_builder import build_plan, numbered, with_windows
 from scaler.control.planning_result import PlanningResult
-from scaler.control.policy_errors import raised
 from scaler.control.proposals import proposed
 from scaler.control.stabilization import Stabilization, StabilizationLimits
 from scaler.planning import cost

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from carpool import log_histogram
-from scaler.control.policy_errors import raised
+from carpool.policy_errors import raised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -48,7 +48,7 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str, term: int) -
         "policy": policy,
         "classes": tuple(_class(names[size], size, proposal.instances[size]) for size in ordered),
         "variants": tuple(_offer(load, names[size], size) for size in proposal.on_offer),
-        **_kept(proposal.keep_alive_s, load.windows),
+        **_kept(_float(proposal.keep_alive_s), load.windows),
     }
     if before and _unchanged(before, carried_out, routes):
         return before  # before the check, which takes most of a round
@@ -89,6 +89,11 @@ def _kept(keep_alive_s: float | None, windows: Windows | None) -> dict[str, Any]
         "keep_alive_s": windows.keep_alive_s,
         "last_only": True,
     }
+
+
+def _float(value: float | None) -> float | None:
+    """Return a number, which may be one of NumPy's, as Python's own."""
+    return None if value is None else float(value)
 
 
 def _unchanged(before: Plan, carried_out: Mapping[str, object], routes: tuple[Route, ...]) -> bool:
@@ -145,7 +150,7 @@ def _class(name: str, size: Size, count: int) -> InstanceClass:
         gpu=size.gpu,
         memory_mb=size.resources.memory_mb or None,
         batch_size=size.batch,
-        replicas=count,
+        replicas=int(count),  # it may be one of NumPy's
         exec_s=size.exec_s,
         rate_low=min(size.min_rps, size.rate_rps),  # rounding may have made it higher
         rate_high=size.rate_rps,
@@ -199,7 +204,7 @@ def _routes(
 
 def _parts(given: Mapping[Size, float], names: Mapping[Size, str]) -> dict[str, float]:
     total = math.fsum(given.values())
-    return {names[size]: share / total for size, share in given.items()}
+    return {names[size]: float(share) / total for size, share in given.items()}
 
 
 def _capacities(instances: Mapping[Size, int], sizes: list[Size]) -> dict[Size, float]:
@@ -212,12 +217,13 @@ def _waits(load: FunctionLoad, proposal: Proposal, sizes: list[Size]) -> dict[st
     """Return the maximum wait of each application, and of all others."""
     given = proposal.wait_s
     if isinstance(given, Mapping):
-        rest = given.get(_ALL, min(given.values(), default=0.0))
-        return {_ALL: rest, **{app.name: given.get(app.name, rest) for app in load.apps}}
+        rest = float(given.get(_ALL, min(given.values(), default=0.0)))
+        return {_ALL: rest, **{app.name: float(given.get(app.name, rest)) for app in load.apps}}
     if given is None:  # a batch may have to wait for the one before it
         batching = [size.exec_s for size in sizes if size.batch > 1]
         left_s = (1 - _OVERHEAD) * load.tightest_s
         given = max(left_s - 2 * max(batching), 0.0) if batching else 0.0
+    given = float(given)
     laxer = {app.name: given + (app.slo_s - load.tightest_s) for app in load.apps}
     return {_ALL: given, **laxer}
 

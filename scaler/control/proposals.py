@@ -7,16 +7,17 @@ and never raised; its proposals for other functions still count.
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
+from carpool.plan import Predicted
+from carpool.policy_errors import raised
 from carpool.scaling import PerFunctionPolicy, Proposal, Size
 from carpool.variants.variant_set import VariantSet, model_of
-from scaler.control.policy_errors import raised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from carpool.latency import LatencyModel
     from carpool.scaling import ClusterView, FunctionLoad, ScalePolicy
@@ -24,6 +25,46 @@ if TYPE_CHECKING:
 __all__ = ["proposed"]
 
 _MOST = 100_000  # instances of a size; ten times as many as 2000 servers hold
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, Real) and 0 <= float(value) < math.inf
+
+
+def _is_wait(value: object) -> bool:
+    times = value.values() if isinstance(value, Mapping) else [value]
+    return value is None or all(map(_is_time, times))
+
+
+def _are_shares(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_number, value.values()))
+
+
+def _is_collection(value: object, of: type = object) -> bool:
+    if isinstance(value, str) or not isinstance(value, Collection):
+        return False
+    return all(isinstance(each, of) for each in value)
+
+
+# What is accepted for each field of a proposal, in words and as a test of its type.
+_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "instances": ("a mapping of Sizes to whole numbers", lambda it: isinstance(it, Mapping)),
+    "wait_s": ("seconds of at least 0, a mapping of applications to them, or None", _is_wait),
+    "shares": ("a mapping of applications to numbers by Size", lambda it: isinstance(it, Mapping)),
+    "explain": ("a list of sentences", lambda it: _is_collection(it, str)),
+    "keep_alive_s": ("seconds of at least 0, or None", lambda it: it is None or _is_time(it)),
+    "unserved_rps": ("a number of at least 0", _is_number),
+    "predicted": ("a Predicted, or None", lambda it: isinstance(it, Predicted | None)),
+    "on_offer": ("a list of Sizes", _is_collection),
+}
 
 
 def proposed(
@@ -46,7 +87,10 @@ def proposed(
     known = {load.name: load for load in loads}
     proposals = {}
     for name, answer in answers.items():
-        fault = _fault(known.get(name), answer)
+        try:
+            fault = _fault(known.get(name), answer)
+        except Exception as error:  # noqa: BLE001  it may contain objects of any class
+            fault = raised(error)
         if fault:
             faults[name] = fault
         elif isinstance(answer, Proposal):
@@ -76,16 +120,26 @@ def _fault(load: FunctionLoad | None, answer: object) -> str:
         return "it makes a proposal for a function that it was not given"
     if not isinstance(answer, Proposal):
         return f"it proposes {answer!r:.60}, which is not a Proposal"
-    return next(_faults(load, answer), "")
+    return next(_type_faults(answer), "") or next(_faults(load, answer), "")
+
+
+def _type_faults(proposal: Proposal) -> Iterator[str]:
+    """Yield what is wrong with the types of a proposal's fields."""
+    for name, (expected, accepts) in _TYPES.items():
+        value = getattr(proposal, name)
+        if not accepts(value):
+            yield f"its {name} is {value!r:.60}, expected {expected}"
+    for app, shares in proposal.shares.items():
+        if not _are_shares(shares):
+            yield f"the shares of {app} are {shares!r:.60}, expected numbers by Size"
 
 
 def _faults(load: FunctionLoad, proposal: Proposal) -> Iterator[str]:
     for size, count in proposal.instances.items():
-        try:
-            if not 0 <= operator.index(count) <= _MOST:
-                yield f"it wants {count} instances, expected 0 to {_MOST}"
-        except TypeError:
+        if not _is_count(count):
             yield f"it wants {count!r:.20} instances, expected a whole number"
+        elif not 0 <= count <= _MOST:
+            yield f"it wants {count} instances, expected 0 to {_MOST}"
         yield from _size_faults(load, size)
     for size in proposal.on_offer:
         yield from _size_faults(load, size)
@@ -107,6 +161,11 @@ def _size_faults(load: FunctionLoad, size: object) -> Iterator[str]:
     if not isinstance(size, Size):
         yield f"it names {size!r:.40}, which is not a Size"
         return
+    numbers = {name: getattr(size, name) for name in ("batch", "cpu", "gpu", "exec_s", "rate_rps")}
+    for name, value in numbers.items():
+        if not _is_number(value):
+            yield f"its size has {name} = {value!r:.40}, expected a number"
+            return
     model = _model(load, size.variant)
     configuration = (size.batch, size.cpu, size.gpu)
     if model is None or model.predict(*configuration, load.percentile) is None:

@@ -18,9 +18,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from carpool.errors import CarpoolError
+from carpool.policy_errors import PolicyFailed
 from scaler.control.action import Action, ProviderError
 from scaler.control.decisions import without_numbers
-from scaler.control.policy_errors import PolicyFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence

@@ -7,6 +7,7 @@ import math
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from carpool.policy_errors import raised
 from sidecar.conformance.promises import FORGETS, READS, SAME, SANE, Broken
 from sidecar.core.policy import Decision
 
@@ -106,9 +107,8 @@ class ObservedPolicy:
         before = [_properties(request) for request in requests]
         try:
             answer = ask(question)
-        except Exception as error:
-            detail = f"{method}({about}) raised {type(error).__name__}: {error}"
-            raise Broken(SANE, detail) from error
+        except (Exception, SystemExit) as error:
+            raise Broken(SANE, f"{method}({about}) raised {raised(error)}") from error
         if [_properties(request) for request in requests] != before:
             raise Broken(READS, f"{method}({about}) changed one")
         return answer

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from carpool.policy_errors import raised
 from sidecar.core.policy import Decision
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["PolicyGuard"]
 
 _EARLIEST = -math.inf
+_ERRORS = (Exception, SystemExit)  # a policy may be any code
 
 
 class PolicyGuard:
@@ -50,8 +52,8 @@ class PolicyGuard:
             if isinstance(depart, (float, int)) and depart >= _EARLIEST:  # NaN is not
                 return depart
             msg = f"depart returned {depart!r}: expected a time in seconds"
-            raise TypeError(msg)  # noqa: TRY301 - a policy's fault, however it shows
-        except Exception as error:  # noqa: BLE001 - whatever a policy raises, requests continue
+            raise TypeError(msg)
+        except _ERRORS as error:  # whatever a policy raises, requests continue
             self._replace(error)
             return self._fallback.depart(request)
 
@@ -62,8 +64,8 @@ class PolicyGuard:
             size, late = decision
             if not (isinstance(size, int) and isinstance(late, int)):
                 msg = f"decide returned {(size, late)!r}: expected two whole numbers"
-                raise TypeError(msg)  # noqa: TRY301 - as above
-        except Exception as error:  # noqa: BLE001 - as above
+                raise TypeError(msg)
+        except _ERRORS as error:
             self._replace(error)
             return self._fallback.decide(waiting)
         return Decision(size, late)
@@ -72,10 +74,10 @@ class PolicyGuard:
         """Learn from a batch that ran."""
         try:
             self._policy.observe(executed)
-        except Exception as error:  # noqa: BLE001 - as above
+        except _ERRORS as error:
             self._replace(error)
 
-    def _replace(self, error: Exception) -> None:
+    def _replace(self, error: BaseException) -> None:
         self._policy = self._fallback
-        self.failure = f"{type(error).__name__}: {error}"
+        self.failure = raised(error)
         self._report(self.failure)

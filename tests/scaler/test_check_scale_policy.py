@@ -207,6 +207,12 @@ PLANNERS = {
 }
 
 
+def test_a_policy_without_its_method_is_told_which() -> None:
+    """A policy whose only method is misspelt is told which are expected."""
+    with pytest.raises(BrokenPromise, match="PerFunctionPolicy defines neither propose_one nor"):
+        check_scale_policy(PerFunctionPolicy)
+
+
 @pytest.mark.parametrize(("policy", "promise"), POLICIES.items())
 def test_a_broken_promise_is_found(policy: type[Any], promise: str) -> None:
     """The error has the seed and the scenario."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -44,6 +45,13 @@ class Raising(Sound):
 
     def decide(self, waiting: Waiting) -> Decision:
         return Decision(1 + 1 // (waiting.count - 1))
+
+
+class Exiting(Sound):
+    """Ends the process."""
+
+    def decide(self, waiting: Waiting) -> Decision:
+        sys.exit(7 if waiting.count else 8)
 
 
 class Departing(Sound):

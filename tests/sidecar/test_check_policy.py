@@ -35,7 +35,8 @@ BUILT_IN = [
 ] + [pytest.param("fixed", SIZES, marks=pytest.mark.slow)]
 
 CASES: list[tuple[type[Any], Any, str, str]] = [
-    (broken.Raising, None, promises.SANE, "raised ZeroDivisionError"),
+    (broken.Raising, None, promises.SANE, "by zero (broken_policies.py:"),
+    (broken.Exiting, None, promises.SANE, "raised SystemExit: 7 (broken_policies.py:"),
     (broken.Departing, math.nan, promises.SANE, "returned nan"),
     (broken.Departing, "soon", promises.SANE, "returned 'soon'"),
     (broken.Departing, None, promises.SANE, "returned None"),

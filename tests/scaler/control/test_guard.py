@@ -7,10 +7,12 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carpool.plan import Plan
 from carpool.prewarm_windows import Windows
 from carpool.scaling import Application, Instances, PerFunctionPolicy, Proposal
 from scaler.control.guard import Guard
@@ -20,7 +22,6 @@ from tests.scaler.loads import FREE, counts, load, servers, size, snapshot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from carpool.plan import Plan
     from carpool.scaling import ClusterView, FunctionLoad
 
 SMALL = dataclasses.replace(size(1, 2.0, 0.0), rate_rps=6.0)
@@ -39,6 +40,11 @@ class Wishes:
         for each in loads:  # whatever it does to what it is shown
             cluster.place_up_to(each.model.resources(1, 2.0, 0.0), 100)
         return self.wishes
+
+
+def proposal(**fields: Any) -> Proposal:
+    """Return a proposal of one small instance with these fields, which may have any type."""
+    return Proposal(**{"instances": {SMALL: 1}, **fields})
 
 
 class Failing:
@@ -225,11 +231,27 @@ def test_policy_is_not_called_if_no_size_meets_objective() -> None:
         (Proposal({dataclasses.replace(SMALL, variant="x"): 1}), "a size that was not offered"),
         (Proposal({dataclasses.replace(SMALL, rate_rps=math.nan): 1}), "rate_rps = nan"),
         (Proposal({"b1-c2": 1}), "'b1-c2', which is not a Size"),  # type: ignore[dict-item]
-        (Proposal({SMALL: 1}, wait_s=math.nan), "routes[0].max_wait_s = 'NaN'"),
+        (Proposal({SMALL: 1}, wait_s=math.nan), "its wait_s is nan, expected seconds"),
         (Proposal({SMALL: 1}, shares={"*": {LARGE: 1.0}}), "not among its instances"),
         (Proposal({SMALL: 1}, shares={"*": {SMALL: math.nan}}), "the shares of * are [nan]"),
-        (Proposal({SMALL: 1}, keep_alive_s=math.nan), "keep_alive_s = 'NaN'"),
+        (Proposal({SMALL: 1}, keep_alive_s=math.nan), "its keep_alive_s is nan, expected seconds"),
         (Proposal({SMALL: 1}, unserved_rps=math.nan), "unserved_rps is nan"),
+        (proposal(instances=[(SMALL, 2)]), "expected a mapping of Sizes to whole numbers"),
+        (proposal(instances=None), "its instances is None, expected a mapping of Sizes"),
+        (proposal(shares=[SMALL]), "expected a mapping of applications to numbers by Size"),
+        (proposal(shares={"*": 1.0}), "the shares of * are 1.0, expected numbers by Size"),
+        (proposal(shares={"*": {SMALL: "1"}}), "expected numbers by Size"),
+        (proposal(instances={SMALL: True}), "it wants True instances, expected a whole number"),
+        (proposal(instances={SMALL: 1.5}), "it wants 1.5 instances, expected a whole number"),
+        (proposal(instances={dataclasses.replace(SMALL, batch="8"): 1}), "has batch = '8'"),  # type: ignore[arg-type]
+        (proposal(wait_s="10ms"), "its wait_s is '10ms', expected seconds"),
+        (proposal(wait_s={"web": "10ms"}), "its wait_s is {'web': '10ms'}, expected seconds"),
+        (proposal(keep_alive_s="1m"), "its keep_alive_s is '1m', expected seconds of at"),
+        (proposal(unserved_rps=None), "its unserved_rps is None, expected a number"),
+        (proposal(explain="a jump"), "its explain is 'a jump', expected a list of sentences"),
+        (proposal(explain=[3]), "its explain is [3], expected a list of sentences"),
+        (proposal(predicted=3), "its predicted is 3, expected a Predicted, or None"),
+        (proposal(on_offer=None), "its on_offer is None, expected a list of Sizes"),
     ],
 )
 def test_invalid_proposal_keeps_plan(wish: object, said: str) -> None:
@@ -240,6 +262,16 @@ def test_invalid_proposal_keeps_plan(wish: object, said: str) -> None:
     assert {"classify"} == set(planning.failures)
     assert said in planning.failures["classify"]
     assert {} == planning.unplaced
+
+
+def test_numbers_of_numpy_are_accepted() -> None:
+    """Policies that compute with NumPy return its numbers, which become Python's own."""
+    half = np.float32(0.5)
+    shares = {"*": {SMALL: half, LARGE: half}}
+    there = Proposal({SMALL: np.int64(2), LARGE: np.int8(1)}, half, shares, keep_alive_s=half)  # type: ignore[dict-item, arg-type]
+    plan = made(there, load(1))
+    assert {"b4-c4-g20": 1, "b1-c2": 2} == counts(plan)
+    assert plan == Plan.from_json(plan.to_json())
 
 
 def test_bounds() -> None:

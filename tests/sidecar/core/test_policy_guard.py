@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sidecar.core.policy import Decision
@@ -24,7 +26,7 @@ class Faulty(NoBatching):
         self.calls += method == self.method
         if method != self.method or self.calls < 4:
             return False
-        if isinstance(self.result, Exception):
+        if isinstance(self.result, BaseException):
             raise self.result
         return True
 
@@ -47,6 +49,7 @@ FAULTS = [
     ("decide", None),
     ("decide", Decision(1.5)),  # type: ignore[arg-type]
     ("observe", ZeroDivisionError()),
+    ("decide", SystemExit(7)),
 ]
 
 
@@ -63,3 +66,10 @@ def test_failing_policy_is_replaced_once_without_losing_requests(
     assert [State.DONE] * 50 == [end.state for end in ends]
     assert [policy.failure] == reasons
     assert policy.failure
+
+
+def test_reason_names_the_line_of_the_policy() -> None:
+    """The reason has the type, message and place of an error, as that of a scaling policy."""
+    policy = PolicyGuard(Faulty("decide", KeyError("x")), NONE, lambda _: None)
+    Drive(policy, ScriptedFunction(lambda _: 0.01)).run([Arrival(0.001 * i) for i in range(50)])
+    assert re.fullmatch(r"KeyError: 'x' \(test_policy_guard\.py:\d+\)", policy.failure)
