@@ -7,6 +7,7 @@ much was moved between its runs.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from carpool.predictor.fit import ThreadsAndGpu
@@ -40,11 +41,15 @@ class Footprint:
         self._known: dict[int, float] = {}
 
     def moved_mb(self, case: Case, batch: int) -> int:
-        """Return the MB moved before an operator runs again, as a power of two; 0 below 1 MB."""
+        """Return the MB moved before an operator runs again; 0 below 1 MB.
+
+        They are rounded up to a power of two: with less than a model moves, more of the operator's
+        weights would be left in a cache that is slightly too small for all.
+        """
         if batch not in self._known:
             self._known[batch] = self._whole_bytes(batch)
-        whole_mb = int((self._known[batch] - _weights(case)) / _BYTES_PER_MB)
-        return min(MOST_MB, 1 << (whole_mb.bit_length() - 1)) if whole_mb > 0 else 0
+        whole_mb = (self._known[batch] - _weights(case)) / _BYTES_PER_MB
+        return min(MOST_MB, 1 << math.ceil(math.log2(whole_mb))) if whole_mb >= 1 else 0
 
     def _whole_bytes(self, batch: int) -> float:
         cases = [(operator.at(batch), count) for operator, count in self._graph.alike]

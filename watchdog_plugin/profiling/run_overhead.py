@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.profiling.profiled_session import OperatorTimes
 
-__all__ = ["CHAIN_INPUTS", "chain", "link", "measure_overhead", "overhead", "trivial_s"]
+__all__ = ["CHAIN_INPUTS", "chain", "measure_overhead", "overhead", "quicker_half_s", "trivial_s"]
 
 _MEASUREMENTS = 3
 _CHAINS, _CHAIN_RUNS, _CHAIN_S = (4, 132), 200, 1.0  # operators; runs, and time limit for them
@@ -46,7 +46,7 @@ def _beyond_s(count: int, threads: int) -> float:
     data = chain(count).SerializeToString()
     whole = ProfiledSession(data, _NOWHERE, threads, operators=False, optimise=False)
     runs_s = [whole.run_s(CHAIN_INPUTS) for _ in _chain_runs()]
-    return _quicker_half_s(runs_s) - count * _each_s(count, threads)
+    return quicker_half_s(runs_s) - count * _each_s(count, threads)
 
 
 def trivial_s(threads: int) -> float:
@@ -57,7 +57,7 @@ def trivial_s(threads: int) -> float:
 def _each_s(count: int, threads: int) -> float:
     """Return the seconds per operator of a chain, as reported by the runtime."""
     runs = _chain_times(chain(count), threads)
-    return _quicker_half_s([sum(operator.seconds for operator in run) for run in runs]) / count
+    return quicker_half_s([sum(operator.seconds for operator in run) for run in runs]) / count
 
 
 def _chain_times(model: ModelProto, threads: int) -> list[OperatorTimes]:
@@ -77,25 +77,25 @@ def _chain_runs() -> Iterator[int]:
         yield number
 
 
-def _quicker_half_s(times: Sequence[float]) -> float:
+def quicker_half_s(times: Sequence[float]) -> float:
     """Return the mean of the faster half of the times.
 
     Disturbances only prolong runs, and a mean has a finer resolution than the clock.
     """
-    quicker = sorted(times)[: len(times) // 2]
+    quicker = sorted(times)[: max(1, len(times) // 2)]
     return sum(quicker) / len(quicker)
 
 
 def chain(count: int) -> ModelProto:
     """Return a model of trivial operators, one after the other."""
-    nodes = [helper.make_node("Neg", [link(at)], [link(at + 1)]) for at in range(count)]
+    nodes = [helper.make_node("Neg", [_link(at)], [_link(at + 1)]) for at in range(count)]
     first, last = (
-        [helper.make_tensor_value_info(link(at), TensorProto.FLOAT, [1, 16])] for at in (0, count)
+        [helper.make_tensor_value_info(_link(at), TensorProto.FLOAT, [1, 16])] for at in (0, count)
     )
     graph = helper.make_graph(nodes, "chain", first, last)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def link(at: int) -> str:
+def _link(at: int) -> str:
     """Return the name of a chain's tensor before its operator ``at``."""
     return f"{_PREFIX}{at}"

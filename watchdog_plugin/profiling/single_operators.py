@@ -30,7 +30,7 @@ from carpool.predictor.profile import Alone, RefusedOperator
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling.operator_pair import OperatorPair, Step, predecessor
 from watchdog_plugin.profiling.other_programs import OtherPrograms
-from watchdog_plugin.profiling.run_overhead import overhead, trivial_s
+from watchdog_plugin.profiling.run_overhead import overhead, quicker_half_s, trivial_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,18 +73,33 @@ def measure_alone(
 
     Progress is reported after every ten operators. An operator that the runtime does not run alone
     is yielded as refused. As the speed of a shared machine changes from second to second, all are
-    measured several times if the budget allows it, and yielded again when they were faster.
+    measured several times if the budget allows it, and yielded again if that changes their time.
     """
     end_s, here = time.monotonic() + budget_s, _Here(best, wanted)
-    least: dict[tuple[Case, Setting], float] = {}
+    visits: dict[tuple[Case, Setting], list[float]] = {}
     for again in range(_PASSES):
         if again and len(wanted) > _TOLD and time.monotonic() < end_s:
             say(f"all operators measured, now again ({again} of {_PASSES - 1})")
         for row in _once(best, wanted, here, end_s, _silently if again else say):
-            seconds = row.seconds if isinstance(row, Alone) else 0.0
-            if seconds < least.get((row.case, row.setting), math.inf):
-                least[row.case, row.setting] = seconds
+            earlier = visits.setdefault((row.case, row.setting), [])
+            if isinstance(row, Alone):
+                before_s = _settled_s(earlier, row.setting.threads)
+                earlier.append(row.seconds)
+                after_s = _settled_s(earlier, row.setting.threads)
+                if after_s != before_s:
+                    yield row._replace(seconds=after_s)
+            elif not again:
                 yield row
+
+
+def _settled_s(visits: Sequence[float], threads: int) -> float:
+    """Return the time that several visits give; infinity without any.
+
+    On one thread it is the median, as the thread's own clock stops while others use its core. On
+    several it is the shortest: others can only lengthen it, and a hypervisor that moves cores can
+    double it.
+    """
+    return min(visits, default=math.inf) if threads > 1 or not visits else median(visits)
 
 
 def _once(
@@ -244,7 +259,8 @@ class _Operator:
         else:
             runs = int(min(_MOST_RUNS, max(_LEAST_RUNS, _VISIT_S / last_s)))
             times = _Calm(partial(pair.run_s, lambda: None)).runs(runs, end_s)
-        with_s, without_s = (float(median(each)) for each in zip(*times, strict=True))
+        typical = median if setting.threads == 1 else quicker_half_s
+        with_s, without_s = (typical(each) for each in zip(*times, strict=True))
         return max(0.0, with_s - without_s) + self._here.profiled_s[setting.threads]
 
     def _row(self, setting: Setting, seconds: float) -> Alone:
