@@ -32,7 +32,7 @@ __all__ = ["OperatorPair", "Step", "predecessor"]
 
 _NOWHERE = Path()
 _LEFT, _RIGHT, _RESULT = (f"carpool-product-{part}" for part in ("left", "right", "result"))
-_SIDE = 220  # of its matrices, which takes longer than threads take to wake, and uses a hundred
+_SIDE = 140  # of its matrices: long enough for threads to wake, shares for forty of them
 
 
 class Step(NamedTuple):

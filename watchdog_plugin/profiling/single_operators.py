@@ -46,7 +46,7 @@ __all__ = ["Wanted", "measure_alone"]
 
 _PASSES = 3
 _WARM_UPS = 2
-_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.01, 3, 25  # of one setting: time to aim at, bounds of runs
+_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.05, 3, 125  # of one setting: time to aim at, bounds of runs
 _MOVED_RUNS = 4  # runs of one setting if megabytes are moved before each
 _TOLD = 10  # operators between two messages
 _TRIES = 2  # factor of the number of runs, if some are disturbed
