@@ -8,6 +8,7 @@ import textwrap
 import time
 from typing import TYPE_CHECKING
 
+from carpool.validation.output_file import write_output
 from scaler.command_policy import ReportingGuard
 from scaler.policy_choice import check_policies, chosen_policy, executed
 from scaler.scenarios.scenario_file import read_scenario
@@ -64,13 +65,14 @@ def tell(
     metrics = {name: measured(result) for name, result in results.items()}
     allowed = {each.name: 1 - each.percentile for each in scenario.functions}
     came = summary(metrics, allowed, impossible_objectives(scenario.functions))
-    if chosen.report:
-        chosen.report.write_text(html_report.page(scenario, results, metrics), encoding="utf-8")
     if chosen.as_json:
         sys.stdout.write(json.dumps({"policies": metrics, "summary": came}, indent=2) + "\n")
     else:
         sys.stdout.write(comparison_table.comparison(metrics, results))
         sys.stdout.write("\n" + textwrap.fill(came["text"], _LINE) + "\n")
+    if chosen.report:
+        sys.stdout.flush()
+        write_output("--report", chosen.report, html_report.page(scenario, results, metrics))
 
 
 def _progress(name: str) -> Callable[[float], None]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from carpool import setting_types
 from carpool.params_argument import read_params
 from carpool.setting_spec import read_value
+from carpool.validation.output_file import check_output
 from carpool.validation.problems import Problems
 from scaler.policy_choice import PREWARM, prewarm_maker
 from simulator.quota import Quota
@@ -80,8 +81,8 @@ def parse(argv: Sequence[str], prog: str = "carpool simulate") -> SimulateArgume
     queue_max = read_value(_COUNT, "--queue-max", flags.queue_max, problems)
     seed = read_value(_SEED, "--seed", flags.seed, problems)
     horizon_s = read_value(_TIME, "--horizon", flags.horizon, problems)
-    if flags.report and not flags.report.absolute().parent.is_dir():
-        problems.add("--report", flags.report, "a file in a folder that exists")
+    if flags.report:
+        check_output("--report", flags.report, problems)
     period_s = read_value(_TIME, "--quota", flags.quota, problems)
     network_s = read_value(_TIME, "--network-time", flags.network_time, problems)
     loading_slows = read_value(_NOISE, "--loading-slows", flags.loading_slows, problems)

@@ -68,7 +68,7 @@ class ObservedPolicy:
         answer = self._asked("decide", about, self._policy.decide, waiting, requests)
         decision = _decision(answer)
         if decision is None:
-            expected = "a Decision: items, at least 1, and how many to give up, at least 0"
+            expected = "a Decision of two ints: items, at least 1, and how many to give up"
             raise Broken(SANE, f"decide({about}) returned {answer!r}: expected {expected}")
         self._calls.append(_Call("decide", about, decision))
         return decision

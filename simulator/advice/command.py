@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from carpool import durations, function_name, setting_types
 from carpool.errors import CarpoolError
 from carpool.setting_spec import read_value
+from carpool.validation.output_file import check_output, write_output
 from carpool.validation.problems import Problems
 from scaler.planning.cost import Prices
 from scaler.policy_choice import chosen_policy
@@ -75,12 +76,13 @@ def main(argv: list[str]) -> int:
         chosen_policy(name, policies)  # a mistake shows before anything is run
     trace_parts = parts(question.trace, values["parts"], values["seed"])
     answer = advise(question, policies, trace_parts, values["budget"], time.process_time, _say)
-    if flags.out and answer.chosen:
-        flags.out.write_text(answer.scenario(), encoding="utf-8")
     if flags.json:
         sys.stdout.write(json.dumps(answer.as_dict(), indent=2, allow_nan=False) + "\n")
     else:
         sys.stdout.write(answer.text())
+    if flags.out and answer.chosen:
+        sys.stdout.flush()
+        write_output("--out", flags.out, answer.scenario())
     return 0 if answer.chosen and answer.chosen.meets else 1
 
 
@@ -160,8 +162,8 @@ def _values(flags: argparse.Namespace) -> dict[str, Any]:
     }
     if not re.fullmatch(function_name.PATTERN, flags.function):
         problems.add("--function", flags.function, "a name of a-z, 0-9 and inner '-'")
-    if flags.out and not flags.out.absolute().parent.is_dir():
-        problems.add("--out", flags.out, "a file in a folder that exists")
+    if flags.out:
+        check_output("--out", flags.out, problems)
     problems.raise_if_any()
     return values
 

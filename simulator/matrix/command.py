@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from carpool import durations
 from carpool.errors import ConfigError, Problem
+from carpool.validation.output_file import check_output, write_output
 from carpool.validation.problems import Problems
 from scaler.policy_choice import chosen_policy
 from simulator.matrix import report
@@ -60,10 +61,10 @@ def main(
     share = flags.share if flags.share is not None else 1.0 if named else _SHARE
     if not 0 < share <= 1:
         problems.add("--share", flags.share, "a number above 0, 1 at most")
-    for flag in ("report", "picture"):
+    for flag in ("out", "report", "picture"):
         path = getattr(flags, flag)
-        if path and not path.absolute().parent.is_dir():
-            problems.add(f"--{flag}", path, "a file in a folder that exists")
+        if path:
+            check_output(f"--{flag}", path, problems)
     for folder in flags.data:
         if not any((folder / part).is_dir() for part in ("traces", "profiles")):
             problems.add("--data", folder, "a folder with traces/ or profiles/")
@@ -87,8 +88,8 @@ def main(
             for row in rows.find(cell.name, horizon_s, seed)
             if row.policy in runs.policies
         ]
-    _draw(requested_rows, flags)
     _tell(requested_rows, as_json=flags.json)
+    _draw(requested_rows, flags)
     return 0
 
 
@@ -112,9 +113,10 @@ def _kept(rows: Rows, flags: argparse.Namespace) -> list[Row]:
 
 
 def _draw(rows: Sequence[Row], flags: argparse.Namespace) -> None:
-    for path, draw in ((flags.report, report.page), (flags.picture, report.picture)):
-        if path:
-            path.write_text(draw(rows), encoding="utf-8")
+    sys.stdout.flush()
+    for option, draw in (("report", report.page), ("picture", report.picture)):
+        if path := getattr(flags, option):
+            write_output(f"--{option}", path, draw(rows))
 
 
 def _tell(rows: Sequence[Row], *, as_json: bool) -> None:

@@ -77,7 +77,7 @@ class Rows:
         self._path, self._commit = path, commit
         self.all: list[Row] = []
         if path is not None and path.exists():
-            text = path.read_text()
+            text = path.read_text(encoding="utf-8", errors="replace")
             whole = text[: text.rfind("\n") + 1]  # less a line torn by a sudden end
             self.all = [_read(path, at, line) for at, line in enumerate(whole.splitlines(), 1)]
             if whole != text:

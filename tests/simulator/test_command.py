@@ -229,6 +229,23 @@ def test_the_report_is_one_file_with_plots(
     assert "Share of requests done" in text
 
 
+def test_a_report_that_cannot_be_written_costs_no_results(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a full disk the results are printed all the same, then the error, and the exit is 1."""
+    assert 1 == main(["simulate", scenario, "--policy", POLICY, "--report", "/dev/full"])
+    printed = capsys.readouterr()
+    assert POLICY in printed.out
+    said = "--report = '/dev/full': it was not written completely: No space left on device\n"
+    assert printed.err.endswith(said)
+
+
+def test_a_report_is_no_folder(scenario: str, tmp_path: Path) -> None:
+    """A path that is a folder is an error before anything is simulated."""
+    with pytest.raises(ConfigError, match="it is a folder: name a file in it"):
+        command.main([scenario, "--policy", POLICY, "--report", str(tmp_path)])
+
+
 def test_flags_override_horizon_and_seed(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Flags override the scenario's horizon and seed."""
     first, again, other = (

@@ -251,6 +251,7 @@ def test_trace_error_names_file_and_expectation(text: str, said: str, tmp_path: 
         (["--model", "30ms+6ms", "--max-batch", "1000000000"], "--max-batch"),
         (["--model", "30ms+6ms", "--function", "A b"], "--function"),
         (["--model", "30ms+6ms", "--out", "no/such/folder/out.yaml"], "a folder that exists"),
+        (["--model", "30ms+6ms", "--out", "."], "it is a folder: name a file in it"),
         (["--model", "30ms+6ms", "--scale", "1e9"], "requests"),
         (["--model", "30ms+6ms", "--gpu-hour", "0"], "--gpu-hour"),
     ],

@@ -112,6 +112,22 @@ def test_stretch_without_requests_is_used_only_as_last_resort(tmp_path: Path) ->
         late(10.0, 90.0, 1)
 
 
+def test_files_that_cannot_be_written_are_reported_before_running(tmp_path: Path) -> None:
+    """A path in no folder, and one that is a folder, are errors before anything is run."""
+    flags = ["--out", str(tmp_path), "--report", str(tmp_path / "no" / "out.html")]
+    with pytest.raises(ConfigError) as refused:
+        command.main([*SHORT, *flags])
+    assert ["--out", "--report"] == [problem.name for problem in refused.value.problems]
+
+
+def test_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    """A file of something else is an error that names its line."""
+    out = tmp_path / "rows.jsonl"
+    out.write_bytes(b"\xff\xfe\x00\n")
+    with pytest.raises(ConfigError, match=r"rows\.jsonl"):
+        command.main([*SHORT, "--out", str(out)])
+
+
 def test_existing_rows_are_not_made_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
