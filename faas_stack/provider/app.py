@@ -68,11 +68,6 @@ class Provider:
         """Address at which it listens. Empty before `listen`."""
         return self._servers[0].address if self._servers else ""
 
-    @property
-    def calls_address(self) -> str:
-        """Address at which functions call others. Empty if there is none."""
-        return "".join(server.address for server in self._servers[1:])
-
     async def listen(self) -> None:
         """Start to accept requests for the functions that are already deployed.
 

@@ -16,12 +16,14 @@ from carpool.http.client import Pool
 from faas_stack.provider.basic_auth_check import BasicAuth
 from faas_stack.revision import revision
 from tests.faas_stack.rig import IMAGE, story
+from tests.ports import free_port
 from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from tests.faas_stack.rig import Rig
 
 FN = {"service": "fn", "image": IMAGE}
+CALLS = f"127.0.0.1:{free_port()}"
 
 
 def error_of(body: bytes) -> str:
@@ -364,11 +366,11 @@ async def test_basic_auth(rig: Rig) -> None:
     assert 503 == (await rig.call("GET", "/function/none")).status
 
 
-@story(calls="127.0.0.1:0")
+@story(calls=CALLS)
 async def test_function_network_listener_only_forwards_calls(rig: Rig) -> None:
     """The listener for the functions' network forwards calls and has no other route."""
     await rig.deploy("fn")
-    client = Pool(rig.provider.calls_address)
+    client = Pool(CALLS)
     answer = await client.request("GET", "/function/fn/path", timeout_s=HANG_S)
     assert (200, "/path") == (answer.status, json.loads(answer.body)["target"])
     known = ("/system/functions", "/system/secrets", "/metrics", "/healthz")

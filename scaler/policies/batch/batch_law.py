@@ -124,12 +124,6 @@ class BatchLaw:
         """Mean number of requests in a batch."""
         return float(self.sizes @ np.arange(1, self.size + 1))
 
-    @property
-    def mean_wait_s(self) -> float:
-        """Mean seconds that a request waits for its batch to leave."""
-        held = self.first_phase @ self._at_end.spent[0].sum(axis=-1)[: self.size - 1].T
-        return float(held @ np.arange(1, self.size)) / self.mean_size
-
     def late(self, times_s: Sequence[float] | Times, service: Service | None = None) -> Times:
         """Return the share of requests whose latency exceeds each of these times.
 

@@ -66,7 +66,6 @@ class _Law(NamedTuple):
     """A batch's law at the nodes of its integrals, and at the windows of its applications.
 
     Attributes:
-        edges: Edges of the cells of time, in seconds.
         at_s: The nodes, several per cell; shape ``(nodes,)``, like the next ones.
         weights: Seconds that each represents.
         over: Total rate of the applications whose windows are over.
@@ -78,7 +77,6 @@ class _Law(NamedTuple):
         first_counts: As ``counts``, at the windows.
     """
 
-    edges: Times
     at_s: Times
     weights: Times
     over: Times
@@ -138,30 +136,6 @@ class MergedBatches:
         shares[1:-1] += (law.opened * law.over) @ law.counts[:, : self.size - 2]
         shares[-1] = max(0.0, 1.0 - shares.sum())
         return shares
-
-    def wait_tail(self, app: int, at_s: Times) -> Times:
-        """Return the shares of an application's requests that wait longer than each of ``at_s``.
-
-        ``P(W > w) = (P(the first waits longer) + R * integral of S P(... <= size - 3)) / E[size]``
-        below the window, for every request, and 0 from there on; some wait exactly the window.
-        """
-        if self.size == 1:
-            return np.zeros_like(at_s)
-        law, own = self._law, np.maximum(at_s, 0.0)
-        passed, counts = self._counts_at(own)
-        first = np.exp(-passed) * counts[..., : self.size - 1].sum(axis=-1)
-        later = law.counts[:, : max(self.size - 2, 0)].sum(axis=1) * law.opened
-        # What is left of the integral, from the ends of the cells on, and linear within each.
-        ends = np.append(later.reshape(-1, len(_NODES)).sum(axis=1)[::-1].cumsum()[::-1], 0.0)
-        rest = self._rate * np.interp(own, law.edges, ends)
-        tail = (first + rest) / self.mean_size
-        return np.where(at_s < 0, 1.0, np.where(own < self._windows[app], tail, 0.0))
-
-    def mean_wait_s(self, app: int) -> float:
-        """Return the mean wait of an application's requests for others: the tail's integral."""
-        law = self._law
-        inside = law.at_s < self._windows[app]
-        return float((law.weights * inside * self.wait_tail(app, law.at_s)).sum())
 
     def late_share(self, app: int, slo_s: float, executions: ExecutionTimes) -> float:
         """Return the share of an application's requests that miss its objective.
@@ -229,7 +203,7 @@ class MergedBatches:
         opened = (1 - over / rate) * undue * weights
         first = self._rates / rate * ended
         own, of_first = counts[: len(at)], counts[len(at) :]
-        return _Law(edges, at, weights, over, undue, own, opened, ended, first, of_first)
+        return _Law(at, weights, over, undue, own, opened, ended, first, of_first)
 
     def _edges(self) -> Times:
         """Return the edges of the cells; almost surely, a batch is full or gone after the last."""
