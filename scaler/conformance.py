@@ -19,6 +19,7 @@ from carpool.scaling import Application, FunctionLoad, class_name
 from carpool.testing import BrokenPromise, ScaleReport
 from carpool.variants.variant_set import model_of
 from scaler.control.guard import Guard
+from scaler.control.plan_size import capacity_rps
 from scaler.control.stabilization import StabilizationLimits
 from scaler.planning.placement import Node
 from scaler.random_models import random_model
@@ -217,17 +218,11 @@ def _check_plan(load: FunctionLoad, plan: Plan) -> None:
 def _check_honest(loads: Mapping[str, FunctionLoad], planning: PlanningResult) -> None:
     for name, load in loads.items():
         plan = planning.plans.get(name, load.plan)
-        taken_rps = _taken(plan) if plan else 0.0
+        taken_rps = capacity_rps(plan.classes if plan else ())
         said_rps = planning.unplaced.get(name, 0.0)
         if taken_rps + said_rps < load.rate_rps * (1 - _TOLERANCE):
             detail = f"{name}: {load.rate_rps}/s, of which {taken_rps} served, {said_rps} unplaced"
             raise _Broken(HONEST, detail)
-
-
-def _taken(plan: Plan) -> float:
-    rates = [math.inf if k.rate_high is None else k.rate_high for k in plan.classes if k.replicas]
-    counts = [each.replicas for each in plan.classes if each.replicas]
-    return sum(rate * count for rate, count in zip(rates, counts, strict=True))
 
 
 def _check_capacity(snapshot: Snapshot, planning: PlanningResult) -> None:

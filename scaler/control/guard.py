@@ -181,7 +181,8 @@ class Guard:
                 lack = f"There is no capacity for {short.total()} more."
                 plan = replace(plan_size.less(plan, short), explain=(*plan.explain, lack))
                 plans[load.name] = plan
-                unplaced[load.name] = max(unplaced[load.name], load.rate_rps - _capacity_rps(plan))
+                lacking_rps = load.rate_rps - plan_size.capacity_rps(plan.classes)
+                unplaced[load.name] = max(unplaced[load.name], lacking_rps)
 
     def _note(self, load: FunctionLoad, text: str) -> None:
         self._notes.setdefault(load.name, []).append(text)
@@ -201,19 +202,10 @@ def _reason(proposal: Proposal | None) -> str:
 def _unserved(load: FunctionLoad, proposal: Proposal | None, wanted: Plan | None) -> float:
     """Return the requests per second that the proposal leaves unserved."""
     plan = wanted or (load.plan if proposal is None else None)
-    lacking = load.rate_rps - (_capacity_rps(plan) if plan else 0.0)
+    lacking = load.rate_rps - plan_size.capacity_rps(plan.classes if plan else ())
     reported_rps = proposal.unserved_rps if proposal else 0.0
     unserved = max(lacking if lacking > _ROUNDING * load.rate_rps else 0.0, reported_rps)
     return min(unserved, load.rate_rps)
-
-
-def _capacity_rps(plan: Plan) -> float:
-    """Return the requests per second that a plan can serve; infinite if a class has no rate."""
-    return sum(
-        each.replicas * (math.inf if each.rate_high is None else each.rate_high)
-        for each in plan.classes
-        if each.replicas
-    )
 
 
 def _new(load: FunctionLoad, plan: Plan | None) -> list[InstanceClass]:

@@ -1,17 +1,22 @@
-"""The size of a plan, and plans with fewer instances."""
+"""The size of a plan, and plans with fewer instances.
+
+Classes found deployed, and that of a first plan, do not state a rate. What their instances can
+serve is unknown; batch sizes only compare such classes with each other.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from carpool.plan import InstanceClass, Plan, Route
 
-__all__ = ["instances", "less", "reduces", "taken", "without"]
+__all__ = ["capacities", "capacity_rps", "instances", "less", "reduces", "without"]
 
 
 def instances(plan: Plan) -> int:
@@ -19,26 +24,45 @@ def instances(plan: Plan) -> int:
     return sum(each.replicas for each in plan.classes)
 
 
-def taken(plan: Plan) -> float:
-    """Return a plan's requests per second, counting batch sizes for classes without a rate."""
-    return sum(map(_capacity, plan.classes))
+def capacity_rps(classes: Iterable[InstanceClass]) -> float:
+    """Return the requests per second that instances can serve; infinite if that is unknown."""
+    return sum(
+        each.replicas * (math.inf if each.rate_high is None else each.rate_high)
+        for each in classes
+        if each.replicas
+    )
+
+
+def capacities(classes: Collection[InstanceClass]) -> dict[InstanceClass, float]:
+    """Return what one instance of each class can serve, relative to the others.
+
+    These are the rates, or if one of them is unknown, the batch sizes.
+    """
+    rates = {each: each.rate_high for each in classes if each.rate_high is not None}
+    return rates if len(rates) == len(classes) else {each: each.batch_size for each in classes}
 
 
 def reduces(plan: Plan, before: Plan) -> bool:
     """Return whether a plan has less capacity than another, and lacks some of its instances.
 
     Capacity alone is not enough: it is an estimate that follows measurements, so it may fall while
-    the instances stay the same.
+    the instances stay the same. If that of the other plan is unknown, it is only reduced if no
+    instances are added.
     """
     there = {each.name: each.replicas for each in plan.classes}
-    lacks = any(there.get(each.name, 0) < each.replicas for each in before.classes)
-    return lacks and taken(plan) < taken(before)
+    had = {each.name: each.replicas for each in before.classes}
+    if all(there.get(name, 0) >= count for name, count in had.items()):
+        return False
+    before_rps = capacity_rps(before.classes)
+    if before_rps < math.inf:
+        return capacity_rps(plan.classes) < before_rps
+    return all(count <= had.get(name, 0) for name, count in there.items())
 
 
 def without(plan: Plan, count: int) -> Plan:
     """Return the plan with ``count`` fewer instances, removing those of least capacity first."""
     fewer: Counter[str] = Counter()
-    for each in sorted(plan.classes, key=lambda each: each.rate_high or each.batch_size):
+    for each, _ in sorted(capacities(plan.classes).items(), key=lambda entry: entry[1]):
         fewer[each.name] = min(each.replicas, count - fewer.total())
     return less(plan, fewer)
 
@@ -55,12 +79,13 @@ def less(plan: Plan, fewer: Mapping[str, int]) -> Plan:
     had = {each.name for each in plan.classes if each.replicas}
     left = {each.name for each in classes if each.replicas}
     accuracies = {offer.variant: offer.accuracy for offer in plan.variants}
+    capacity = capacities(classes)
 
     def led(route: Route) -> Route:
         if had.isdisjoint(route.weights) or not left.isdisjoint(route.weights):
             return route
         suiting = {
-            each.name: _capacity(each)
+            each.name: each.replicas * capacity[each]
             for each in classes
             if each.replicas and accuracies.get(each.variant, 0.0) >= route.accuracy
         }
@@ -69,7 +94,3 @@ def less(plan: Plan, fewer: Mapping[str, int]) -> Plan:
         return replace(route, weights=weights) if weights else route
 
     return replace(plan, classes=classes, routes=tuple(map(led, plan.routes)))
-
-
-def _capacity(each: InstanceClass) -> float:
-    return each.replicas * (each.batch_size if each.rate_high is None else each.rate_high)

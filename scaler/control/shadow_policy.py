@@ -7,11 +7,11 @@ totalled alongside those in use.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from carpool.scaling import Instances
+from scaler.control.plan_size import capacity_rps
 from scaler.planning import cost
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ResourceUse:
 
     def add(self, load: FunctionLoad, elapsed_s: float, rule: Billing) -> None:
         """Add the instances of ``load`` over ``elapsed_s``."""
-        taken_rps = 0.0
+        present = []
         for each in load.plan.classes if load.plan else ():
             instances = load.instances.get(each.name, Instances())
             count = instances.ready + instances.loading
@@ -48,9 +48,8 @@ class ResourceUse:
             self.core_s += count * size.cpu * elapsed_s
             self.gpu_percent_s += count * size.gpu * elapsed_s
             self.cost += count * rule.lifetime(size, elapsed_s)
-            if count:
-                taken_rps += count * (math.inf if each.rate_high is None else each.rate_high)
-        self.short_s += elapsed_s * (taken_rps < load.rate_rps)
+            present.append(replace(each, replicas=count))
+        self.short_s += elapsed_s * (capacity_rps(present) < load.rate_rps)
 
 
 class Shadow:

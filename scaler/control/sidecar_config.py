@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from carpool.plan import Predicted
 from scaler.control.class_function import class_of
+from scaler.control.plan_size import capacities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,11 +131,9 @@ def interim(plan: Plan, surplus: Sequence[InstanceClass]) -> Plan:
     )
     if not others or not plan.routes:
         return plan
-    spare = {
-        instance_class: _capacity(replace(instance_class, replicas=count))
-        for instance_class, count in others.items()
-    }
-    own = sum(map(_capacity, plan.classes))
+    capacity = capacities([*plan.classes, *others])
+    spare = {each: count * capacity[each] for each, count in others.items()}
+    own = sum(each.replicas * capacity[each] for each in plan.classes)
     accuracies = {offer.variant: offer.accuracy for offer in plan.variants}
     classes = {instance_class.name: instance_class for instance_class in others}
     return replace(
@@ -163,13 +162,3 @@ def _with(
             weights.get(instance_class.name, 0.0) + share * amount / total
         )
     return replace(route, weights=weights)
-
-
-def _capacity(instance_class: InstanceClass) -> float:
-    """Return the requests per second that the instances of a class can take."""
-    each = instance_class.rate_high or (
-        instance_class.batch_size / instance_class.exec_s
-        if instance_class.exec_s
-        else instance_class.batch_size
-    )
-    return each * instance_class.replicas

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -131,12 +132,18 @@ def test_merged_arrivals_are_in_order() -> None:
 
 
 def test_old_instances_get_share_in_proportion_to_capacity() -> None:
-    """Old instances at 30/s beside new ones at 60/s get shares in proportion to their capacity."""
+    """Old instances at 30/s beside new ones at 60/s get shares in proportion to their capacity.
+
+    If the rate of the old ones is unknown, the batch sizes of both count.
+    """
     new = InstanceClass("new", 1.0, 4, 3, rate_high=60.0)
     old = InstanceClass("old", 1.0, 4, 0, rate_high=30.0)
     plan = Plan("f", 2, "test", (new,), (Route("*", {"new": 1.0}, 0.1),))
     weights = interim(plan, [old, old]).routes[0].weights
     assert {"new": pytest.approx(0.75), "old": pytest.approx(0.25)} == weights
+    unknown = replace(old, batch_size=6, rate_high=None)
+    weights = interim(plan, [unknown, unknown]).routes[0].weights
+    assert {"new": pytest.approx(0.5), "old": pytest.approx(0.5)} == weights
     assert plan is interim(plan, [])
 
 

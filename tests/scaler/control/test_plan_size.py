@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from carpool.plan import OnOffer, Route
+from carpool.plan import OnOffer, Plan, Route
 from scaler.control import plan_size
 from tests.scaler.control.wishes import wanted
 from tests.scaler.loads import counts
 
 
+def without_rates(plan: Plan, *names: str) -> Plan:
+    """Return the plan with the rates of these classes unknown."""
+    classes = (replace(k, rate_high=None) if k.name in names else k for k in plan.classes)
+    return replace(plan, classes=tuple(classes))
+
+
 def test_instances_of_all_classes_are_counted() -> None:
-    """Instances are counted, and their capacity is per second, or at a time if unknown."""
+    """Instances and their rates are added up; with one unknown rate there is no limit."""
     plan = wanted(3, large=2)
     assert 5 == plan_size.instances(plan)
-    assert 3 * 6.0 + 2 * 45.0 == plan_size.taken(plan)
-    unsaid = replace(plan, classes=tuple(replace(kind, rate_high=None) for kind in plan.classes))
-    assert 3 * 1 + 2 * 4 == plan_size.taken(unsaid)
+    assert 3 * 6.0 + 2 * 45.0 == plan_size.capacity_rps(plan.classes)
+    assert math.inf == plan_size.capacity_rps(without_rates(plan, "b1-c2").classes)
+    assert 2 * 45.0 == plan_size.capacity_rps(without_rates(wanted(0, large=2), "b1-c2").classes)
+
+
+def test_classes_are_compared_by_rate_or_else_by_batch_size() -> None:
+    """Rates are never compared with batch sizes."""
+    plan = wanted(3, large=2)
+    assert [45.0, 6.0] == list(plan_size.capacities(plan.classes).values())
+    for names in (["b1-c2"], ["b4-c4-g20"], ["b1-c2", "b4-c4-g20"]):
+        unknown = without_rates(plan, *names)
+        assert [4, 1] == list(plan_size.capacities(unknown.classes).values())
+
+
+def test_plan_of_unknown_capacity_is_reduced_only_by_removals() -> None:
+    """Where the capacity before is unknown, a plan that adds instances is no reduction."""
+    before = without_rates(wanted(3, large=2), "b1-c2", "b4-c4-g20")
+    for plan, reduced in (
+        (wanted(2, large=2), True),
+        (wanted(0), True),
+        (wanted(3, large=2), False),
+        (wanted(2, large=3), False),
+    ):
+        assert reduced == plan_size.reduces(plan, before)
 
 
 def test_instances_with_least_capacity_are_removed_first() -> None:

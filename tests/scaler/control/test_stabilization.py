@@ -53,6 +53,25 @@ def test_plan_in_force_counts_as_wanted_after_restart() -> None:
     ]
 
 
+def test_plan_replaces_first_plan_at_once() -> None:
+    """The plan of a slow model is not held back for a first plan with larger batches."""
+    first = InstanceClass("first", cpu=2.0, batch_size=32, replicas=1)
+    plan = Plan("classify", 1, "first", (first,), (Route("*", {"first": 1.0}, 0.0),))
+    wish = wanted(3)  # 18 requests/s
+    assert wish == followed(Stabilization(StabilizationLimits()), wish, in_force(plan))
+
+
+def test_deployed_instances_are_removed_after_window() -> None:
+    """Instances whose rate is unknown are removed only after the window, however fast they are."""
+    restraint = Stabilization(StabilizationLimits(window_s=60, shrink=1.0))
+    plan = wanted(10)
+    classes = tuple(replace(each, rate_high=None) for each in plan.classes)
+    plan = replace(plan, policy="deployed", classes=classes)
+    for now_s, count in ((0.0, 10), (59.0, 10), (60.0, 4)):
+        plan = followed(restraint, wanted(4), in_force(plan), now_s)
+        assert count == counts(plan).total()
+
+
 def test_new_function_does_not_continue_history_of_its_name() -> None:
     """A function without a plan gets the instances it wants, not those of a removed namesake."""
     restraint = Stabilization(StabilizationLimits(window_s=60))
