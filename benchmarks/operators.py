@@ -84,6 +84,11 @@ def main(argv: list[str]) -> int:
         run_limited(flags.foreign, ["operators", *argv])
         return _foreign(flags)
     if flags.unseen:
+        if flags.out == _RESULTS:
+            flags.out = _RESULTS.with_stem("operators_unseen")
+            here = origin().hardware
+            if flags.out.exists() and here not in flags.out.read_text():
+                parser.error(f"{flags.out.name} is not of {here}: name another page with --out")
         return _unseen(flags)
     if flags.measure:
         only = flags.only.split(",") if flags.only else None
@@ -102,17 +107,16 @@ def main(argv: list[str]) -> int:
 def _unseen(flags: argparse.Namespace) -> int:
     """Measure if asked, and report on the models that played no part in the fit."""
     database = flags.models.parent / "operators-unseen.sqlite"
-    out = flags.out if flags.out != _RESULTS else _RESULTS.with_stem("operators_unseen")
     if flags.measure:
         if not flags.resume:
             database.unlink(missing_ok=True)
         only = flags.only.split(",") if flags.only else None
-        records = Records(out.with_suffix(".jsonl"), resume=flags.resume)
+        records = Records(flags.out.with_suffix(".jsonl"), resume=flags.resume)
         records.add("run", commit=commit(), origin=origin(), machine=machine(), note=flags.note)
         measure_unseen(database, flags.models, only, _threads(flags), records, flags.minutes)
     points = list(unseen_points(database, flags.models))
     text = unseen_report(points, LISTS, origin(), commit(), flags.note)
-    out.write_text(text)
+    flags.out.write_text(text)
     sys.stdout.write(text)
     return 0
 
@@ -124,7 +128,7 @@ def _threads(flags: argparse.Namespace) -> list[int]:
 def _foreign(flags: argparse.Namespace) -> int:
     """Measure with the given kernels if asked, and report on everything measured."""
     out = flags.out if flags.out != _RESULTS else _RESULTS.with_stem("operators_foreign")
-    records = Records(out.with_suffix(".jsonl"), resume=flags.resume)
+    records = Records(out.with_suffix(".jsonl"), resume=flags.resume or not flags.measure)
     if flags.measure:
         only = flags.only.split(",") if flags.only else None
         records.add("run", commit=commit(), machine=machine(), note=flags.note)

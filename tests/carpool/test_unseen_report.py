@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from benchmarks import operators
 from benchmarks.operators_unseen import LISTS, UnseenPoint
 from benchmarks.unseen_report import unseen_report
 from carpool.predictor.prediction_intervals import MEASURED
@@ -31,3 +34,17 @@ def test_models_that_were_not_measured_are_named() -> None:
     text = unseen_report(points, LISTS, Origin("a processor", "a runtime"), "", "")
     missing = f"{len(others)} of {len(others) + 1} models chosen by ({', '.join(others)})."
     assert f"Not measured, and in no figure: {missing}" in text
+
+
+def test_page_of_another_processor_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By default, a page of another processor is kept, and the error names the option to use."""
+    monkeypatch.setattr(operators, "_RESULTS", tmp_path / "operators.md")
+    page = tmp_path / "operators_unseen.md"
+    page.write_text("commit 2fe4f30c, another processor (1-2-3), onnxruntime 1.31.1.")
+    with pytest.raises(SystemExit):
+        operators.main(["--unseen"])
+    assert [page] == list(tmp_path.iterdir())
+    assert "another processor" in page.read_text()
+    assert "name another page with --out" in capsys.readouterr().err
