@@ -51,9 +51,8 @@ def _read_apps(text: str) -> tuple[App, ...]:
     items = rules.loads(text)
     if not isinstance(items, list):
         raise ValueError(text)  # noqa: TRY004  the text is at fault, not a type
+    rules.checked(rules.each(_APP, unique="name"), items)
     problems = Problems()
-    rules.each(_APP, unique="name")(items, "", problems)
-    problems.raise_if_any()
     apps = [_app(item, f"[{index}].slo", problems) for index, item in enumerate(items)]
     problems.raise_if_any()
     return tuple(apps)

@@ -169,16 +169,13 @@ class Store:
             "arrivals": [dict(zip(names, row, strict=True)) for row in rows],
         }
 
-    def restore(self, data: object) -> None:
+    def restore(self, exported: object) -> None:
         """Replace everything by the result of `export`.
 
         Raises:
             ConfigError: The data is malformed; nothing has been changed.
         """
-        problems = Problems()
-        _SCHEMA(data, "", problems)
-        problems.raise_if_any()
-        assert isinstance(data, dict)  # noqa: S101  the schema has checked it; this tells mypy
+        data, problems = rules.checked(_SCHEMA, exported), Problems()
         for kind in data["documents"].keys() - set(KINDS):
             problems.unknown(kind, KINDS, within="documents.")
         problems.raise_if_any()

@@ -1,7 +1,8 @@
 """Strict checks of decoded JSON: small composable rules, each of which names the path of an error.
 
 A rule is called with a value, its path (``classes[0].cpu``) and the `Problems` to add to; it never
-raises and never changes the value. Rules for plans and settings are defined elsewhere.
+raises and never changes the value. `checked` raises what a rule adds. Rules for plans and settings
+are defined elsewhere.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from carpool.validation.problems import Problems
 
 __all__ = [
     "NotJsonError",
     "Rule",
     "anything",
+    "checked",
     "each",
     "flag",
     "loads",
@@ -44,6 +46,18 @@ class Rule(Protocol):
 
     def __call__(self, value: object, path: str, problems: Problems) -> None:
         """Check the value; never raise, never change it."""
+
+
+def checked(rule: Rule, value: object, path: str = "") -> Any:  # noqa: ANN401  as the rule says
+    """Return the value, of the type that the rule requires.
+
+    Raises:
+        ConfigError: all problems found, each with its path.
+    """
+    problems = Problems()
+    rule(value, path, problems)
+    problems.raise_if_any()
+    return value
 
 
 def loads(text: str | bytes) -> object:

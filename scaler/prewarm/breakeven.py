@@ -100,9 +100,7 @@ class BreakEven:
 
     def absorb(self, data: Mapping[str, Any]) -> None:
         """See `PrewarmPolicy.absorb`."""
-        problems = Problems()
-        _SCHEMA(data, "", problems)
-        problems.raise_if_any()
+        rules.checked(_SCHEMA, data)
         self._histogram.merge(self._histogram.read(data["histogram"]))
 
 

@@ -59,6 +59,4 @@ class FixedKeepAlive:
 
     def absorb(self, data: Mapping[str, Any]) -> None:
         """Check the data, which must be empty; see `PrewarmPolicy.absorb`."""
-        problems = Problems()
-        _SCHEMA(data, "", problems)
-        problems.raise_if_any()
+        rules.checked(_SCHEMA, data)

@@ -115,9 +115,7 @@ class HybridHistogram:
 
     def absorb(self, data: Mapping[str, Any]) -> None:
         """See `PrewarmPolicy.absorb`."""
-        problems = Problems()
-        _SCHEMA(data, "", problems)
-        problems.raise_if_any()
+        rules.checked(_SCHEMA, data)
         histogram = self._histogram.read(data["histogram"])
         series = IdleSeries.from_dict(data["series"])
         self._histogram.merge(histogram)
@@ -178,12 +176,9 @@ class IdleSeries:
 
 
 def _pairs(data: object) -> Sequence[tuple[float, float]]:
-    problems = Problems()
-    _SERIES(data, "series", problems)
-    problems.raise_if_any()
-    assert isinstance(data, list)  # noqa: S101  the schema has checked it; this tells mypy
-    for index, pair in enumerate(data):
+    pairs, problems = rules.checked(_SERIES, data, "series"), Problems()
+    for index, pair in enumerate(pairs):
         if len(pair) != 2 or pair[1] < 0:  # noqa: PLR2004  a pair
             problems.add(f"series[{index}]", pair, "when it ended, and seconds of at least 0")
     problems.raise_if_any()
-    return [(float(now_s), float(idle_s)) for now_s, idle_s in data]
+    return [(float(now_s), float(idle_s)) for now_s, idle_s in pairs]

@@ -141,11 +141,8 @@ class IdleHistogram:
             self._add_slice(number, counts)
         self._drop_outdated()
 
-    def _checked(self, data: object) -> dict[int, dict[int, int]]:
-        problems = Problems()
-        _SCHEMA(data, "", problems)
-        problems.raise_if_any()
-        assert isinstance(data, dict)  # noqa: S101  the schema has checked it; this tells mypy
+    def _checked(self, given: object) -> dict[int, dict[int, int]]:
+        data, problems = rules.checked(_SCHEMA, given), Problems()
         if data["edges_s"] != list(self.bins.edges_s):
             expected = f"the edges of {len(self.bins)} bins to {self.bins.edges_s[-1]:g}"
             problems.add("edges_s", f"{len(data['edges_s'])} edges", expected)

@@ -109,9 +109,7 @@ class LongShortHistogram:
 
     def absorb(self, data: Mapping[str, Any]) -> None:
         """See `PrewarmPolicy.absorb`."""
-        problems = Problems()
-        _SCHEMA(data, "", problems)
-        problems.raise_if_any()
+        rules.checked(_SCHEMA, data)
         long, short = self._long.read(data["long"]), self._short.read(data["short"])
         self._long.merge(long)
         self._short.merge(short)

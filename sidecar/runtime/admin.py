@@ -126,16 +126,14 @@ def _proposal(body: bytes) -> tuple[Plan, dict[str, list[str]] | None]:
     Raises:
         ConfigError: all problems found, each with its path.
     """
-    problems = Problems()
     try:
-        data: Any = rules.loads(body)
+        data = rules.checked(_BODY, rules.loads(body))
     except rules.NotJsonError as error:
         raise ConfigError([Problem("body", "", "a JSON document", str(error))]) from error
-    _BODY(data, "", problems)
-    problems.raise_if_any()
     try:
         plan = Plan.from_dict(data["plan"])
     except ConfigError as error:
+        problems = Problems()
         problems.extend("plan.", error)
         problems.raise_if_any()
         raise
