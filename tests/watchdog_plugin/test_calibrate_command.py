@@ -20,6 +20,7 @@ from carpool.predictor.calibration_file import read_calibration, write_calibrati
 from carpool.predictor.features import sized
 from carpool.predictor.profile import Alone, Origin, Overhead, Setting
 from carpool.predictor.profile_file import default_database
+from carpool.predictor.roofs import roofs
 from carpool.processor import runtime
 from tests.docs.snippets import take_one
 from watchdog_plugin.profiling import calibrate_command, predict_command
@@ -34,6 +35,23 @@ if TYPE_CHECKING:
 
 COMMAND = take_one("docs/commands.md", "^carpool calibrate")
 PRINTED = take_one("docs/profiles.md", "^carpool calibrate")
+
+
+GEMM = '{"alpha":1.0,"beta":1.0,"transA":0,"transB":0}'
+# Batch, moved MB and seconds on one thread of an AMD EPYC (26-2-1).
+MEASURED = [
+    ("Relu", "{}", "f32[1,8388608]>f32[1,8388608]", 1, 64, 1.52e-3),
+    ("Relu", "{}", "f32[1,32,512]>f32[1,32,512]", 1, 4, 2.69e-6),
+    ("Relu", "{}", "f32[8,32,512]>f32[8,32,512]", 8, 16, 1.04e-5),
+    ("MatMul", "{}", "f32[1,4096];f32[4096,4096]=>f32[1,4096]", 1, 64, 2.12e-3),
+    ("MatMul", "{}", "f32[1,64,256];f32[256,256]=>f32[1,64,256]", 1, 4, 3.39e-5),
+    ("MatMul", "{}", "f32[8,64,256];f32[256,256]=>f32[8,64,256]", 8, 16, 2.93e-4),
+    ("Gemm", GEMM, "f32[1,512];f32[512,512]=;f32[512]=>f32[1,512]", 1, 4, 1.18e-5),
+    ("Gemm", GEMM, "f32[8,512];f32[512,512]=;f32[512]=>f32[8,512]", 8, 16, 3.11e-5),
+    ("MatMulInteger", "{}", "u8[1,64,256];i8[256,256]=>i32[1,64,256]", 1, 4, 7.25e-6),
+    ("MatMulInteger", "{}", "u8[8,64,256];i8[256,256]=>i32[8,64,256]", 8, 16, 6.79e-5),
+]
+COST = Overhead(3.7e-6, 1e-6)
 
 
 @pytest.fixture(autouse=True)
@@ -63,21 +81,33 @@ def test_spent_budget_is_reported_once() -> None:
 
 
 @pytest.mark.slow
-def test_reference_operators_cover_every_family(tmp_path: Path) -> None:
-    """The operators cover all families that have a law, with integer operators among them."""
-    found = set()
+def test_reference_operators_cover_every_family_and_roof(tmp_path: Path) -> None:
+    """The operators cover all families that have a law, with integer operators among them.
+
+    Their times give every roof.
+    """
+    found, rows = set(), list[Alone]()
     for references in (SMALL, LARGE):
         best = optimised(tmp_path / "references.onnx", reference_model(references))
         found |= {sized(operator.at(2)) for operator in best.graph.operators}
+        rows += [Alone(o.at(1), Setting(1, 1), 0, 1e-3) for o in best.graph.operators]
     families = {size.family for size in found}
     expected = {"dense", "unfolded", "recurrent", "window", "rows", "copy", "elementwise"}
     assert expected <= families
     assert {"dense whole", "conv whole", "LSTM", "GRU"} <= {size.operator_class for size in found}
+    assert all(roofs(Calibration(origin(), tuple(rows), {1: COST}))[0])
 
 
-@pytest.mark.slow
-def test_prediction_is_scaled_by_calibration(tmp_path: Path, capsys: Captured) -> None:
+def test_prediction_is_scaled_by_calibration(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A prediction from another processor's profiles is scaled, and says so."""
+    rows = [
+        Alone(Case.parse(*case), Setting(batch, 1), moved_mb, seconds)
+        for *case, batch, moved_mb, seconds in MEASURED
+    ]
+    measured = Calibration(origin(), tuple(rows), {1: COST})
+    monkeypatch.setattr(calibrate_command, "calibrate", lambda *_: measured)
     case = Case.parse("Neg", "", "f32[1,16]>f32[1,16]")
     of_two = Alone(case, Setting(1, 2), 0, 1e-3)
     write_calibration(Calibration(origin(), (of_two,), {2: Overhead(1e-6, 1e-6)}))
@@ -88,7 +118,8 @@ def test_prediction_is_scaled_by_calibration(tmp_path: Path, capsys: Captured) -
     assert all(roof[name] > 0 for name in ("f32_gflops", "i8_gops", "cache_gb_s", "memory_gb_s"))
     kept = read_calibration(origin())
     assert kept is not None
-    assert (of_two, document["operators"]) == (kept.rows[0], len(kept.rows[1:]))
+    assert (of_two, *rows) == kept.rows
+    assert len(rows) == document["operators"]
     assert {1, 2} == set(kept.overheads)
     foreign = Origin("another", runtime())
     write_calibration(Calibration(foreign, kept.rows, kept.overheads))
