@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.plain_number import plain
-from carpool.variants.instance_states import InstanceState, State, mitigation
+from carpool.variants.instance_states import InstanceState, State
 from carpool.variants.variant_set import VariantSet, model_of
 
 if TYPE_CHECKING:
@@ -140,8 +140,7 @@ class InterferenceMonitor:
         assert baseline.model is not None  # noqa: S101  `look` has seen that
         known = self._states.get(address)
         if known is None:
-            known = self._states[address] = (instance_class.name, InstanceState(1.0, 1.0))
-            known[1].loaded()
+            known = self._states[address] = (instance_class.name, InstanceState())
         state = known[1]
         before = state.state
         rate_rps = seen.item_count / period_s
@@ -161,26 +160,29 @@ class InterferenceMonitor:
         """Return a sentence on what is done about a state; empty if nothing is."""
         if state is not State.INTERFERED:
             return ""
-        own = {a: s.state for a, (class_name, s) in self._states.items() if class_name == name}
-        if "place" in mitigation(own).values():
-            return " No other instance of its class is healthy: another node is requested."
-        return " Others of its class take its load."
+        if name in self._with_active():
+            return " Others of its class take its load."
+        return " No other instance of its class is healthy: another node is requested."
 
     def _mitigate(self, now_s: float) -> None:
-        """Update the set of instances for which a replacement is requested."""
-        by_class: dict[str, dict[str, State]] = {}
+        """Update the set of instances for which a replacement is requested.
+
+        Of a class with Active instances, those take the load.
+        """
+        relieved = self._with_active()
         for address, (name, state) in self._states.items():
-            by_class.setdefault(name, {})[address] = state.state
-        for name, states in by_class.items():
             kept = self._replaced.setdefault(name, {})
-            for address, what in mitigation(states).items():
-                if what == "place" or address in kept:
-                    kept[address] = now_s
+            if state.state is State.INTERFERED and (name not in relieved or address in kept):
+                kept[address] = now_s
         for name, kept in list(self._replaced.items()):
             fresh = {a: at for a, at in kept.items() if now_s < at + _REPLACED_S}
             self._replaced[name] = fresh
             if not fresh:
                 del self._replaced[name]
+
+    def _with_active(self) -> set[str]:
+        """Return the names of the classes that have an Active instance."""
+        return {name for name, each in self._states.values() if each.state is State.ACTIVE}
 
 
 def _period_s(interval_s: float) -> float:
