@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.arrivals.markov import MarkovArrivals
 from carpool.plain_number import plain
-from scaler.policies.batch.change import in_force, loading_cost
 from scaler.policies.batch.instances import BatchFleet
 from scaler.policies.batch.search import BatchSearch, Choice, examined
 from scaler.policies.common.draft import Draft, running
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from carpool.arrivals.map_counts import Markovian
-    from carpool.scaling import ClusterView, FunctionLoad
+    from carpool.scaling import Billing, ClusterView, FunctionLoad
     from scaler.policies.batch.sizes import InstanceSize
 
 __all__ = ["Aims", "BatchTask"]
@@ -147,7 +146,7 @@ class BatchTask:
 
     def _stays(self, load: FunctionLoad) -> tuple[Choice | None, str]:
         """Return the current choice and why it stays; None if it fails or a change pays."""
-        current, best = in_force(load, self._instance_sizes), self._choices[0]
+        current, best = _in_force(load, self._instance_sizes), self._choices[0]
         if current is None:
             return None, ""
         if current[0] is best.instance_size and current[1:] == (best.batch_size, best.window_s):
@@ -161,7 +160,7 @@ class BatchTask:
         saved = (now.cost - best.cost) * load.rate_rps
         least = self._aims.gain * now.cost * load.rate_rps
         if best.instance_size is not now.instance_size or best.batch_size != now.batch_size:
-            loading = loading_cost(load, best, self._billing)
+            loading = _loading_cost(load, best, self._billing)
             least += loading / self._aims.amortised_s
         if saved > least:
             return None, ""
@@ -233,6 +232,32 @@ class BatchTask:
         if option.got < option.wanted:
             sentences.append(f"{option.wanted} instances are needed, and {option.got} fit.")
         return sentences
+
+
+def _in_force(
+    load: FunctionLoad, instance_sizes: Sequence[InstanceSize]
+) -> tuple[InstanceSize, int, float] | None:
+    """Return the instance size, batch size and window of the last plan; None if it has no such."""
+    plan = load.plan
+    if plan is None or len(plan.classes) != 1 or not plan.routes:
+        return None
+    (there,) = plan.classes
+    for instance_size in instance_sizes:
+        known = instance_size.known[: there.batch_size]
+        same = (instance_size.cpu, instance_size.gpu) == (there.cpu, there.gpu)
+        if same and len(known) == there.batch_size and known[-1]:
+            return instance_size, there.batch_size, plan.routes[0].max_wait_s
+    return None
+
+
+def _loading_cost(load: FunctionLoad, choice: Choice, billing: Billing) -> float:
+    """Return the cost of loading as many instances of another size as exist now."""
+    resources, load_s = choice.instance_size.resources[choice.batch_size - 1], load.model.load_s
+    one = billing.lifetime(resources, load_s)
+    if load_s and not one:
+        one = billing.execution(resources, load_s)
+    there = sum(each.total for each in load.running.values())
+    return max(there, 1) * one
 
 
 def _described(process: MarkovArrivals) -> str:
