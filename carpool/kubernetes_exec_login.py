@@ -18,7 +18,7 @@ from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING
 
 import httpx2 as httpx
-from lightkube.core.exceptions import ConfigError
+from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -58,7 +58,7 @@ class ExecLogin(httpx.Auth):
         """Send a request, and repeat it with a new token if the current one is refused.
 
         Raises:
-            ConfigError: the program fails, gives no token, or does not end within 30 s.
+            LightkubeConfigError: the program fails, gives no token, or does not end within 30 s.
         """
         if self._token and (yield self._shown(request)).status_code != _REFUSED:
             return
@@ -89,7 +89,7 @@ class ExecLogin(httpx.Auth):
             self._token = json.loads(output)["status"]["token"]
         except (ValueError, KeyError, TypeError) as error:
             message = f"the login program {self._command[0]} printed no ExecCredential with a token"
-            raise ConfigError(message) from error
+            raise LightkubeConfigError(message) from error
 
     def _run(self) -> bytes:
         program = subprocess.Popen(  # noqa: S603 - the kubeconfig names it
@@ -134,15 +134,15 @@ class ExecLogin(httpx.Auth):
         if status:
             error_text = errors.decode("utf-8", "replace").strip()
             message = f"the login program {self._command[0]} returned {status}: {error_text}"
-            raise ConfigError(message)
+            raise LightkubeConfigError(message)
         return output
 
-    def _overdue(self) -> ConfigError:
+    def _overdue(self) -> LightkubeConfigError:
         command = " ".join(self._command)
         message = (
             f"the login program {command!r} did not end within {_LIMIT_S:g} s: try running it alone"
         )
-        return ConfigError(message)
+        return LightkubeConfigError(message)
 
 
 def _end(program: subprocess.Popen[bytes] | asyncio.subprocess.Process) -> None:
