@@ -29,6 +29,7 @@ _WINDOW_S = 10.0
 _HALF_LIFE_S = 5.0  # of the margin; under overload, this covers many batches
 _AGING_S = 0.1
 _MARGIN_SHARE_MAX = 1 / 8  # of the time that a request may take
+_QUANTILE = 0.99  # share of batches that should be answered within prediction and margin
 _RUN_BATCHES = 10  # errors are correlated over about one queue length
 
 
@@ -37,12 +38,10 @@ class ClassShedding:
     """The margin of one class of requests, and how many of them were refused.
 
     Attributes:
-        quantile: share of batches that should be answered within prediction and margin.
         margin_s: seconds added to predictions.
         late: number of requests predicted to be late, refused or not.
     """
 
-    quantile: float = 0.99
     margin_s: float = 0.0
     late: int = 0
     _window_began: float = 0.0
@@ -91,7 +90,7 @@ class ClassShedding:
             raised_s = min(error_s, self.margin_s + exec_s, _MARGIN_SHARE_MAX * budget_s)
             self.margin_s = max(self.margin_s, raised_s)
         else:
-            lowered_s = self.margin_s - (1 - self.quantile) * exec_s / _RUN_BATCHES
+            lowered_s = self.margin_s - (1 - _QUANTILE) * exec_s / _RUN_BATCHES
             self.margin_s = max(0.0, lowered_s)
 
     def _may_refuse(self, share_max: float) -> bool:
