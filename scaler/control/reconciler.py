@@ -22,7 +22,7 @@ The state here only makes things quicker and clearer: a scaler that starts witho
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.errors import ConfigError
 from scaler.control.action import Action
@@ -41,6 +41,21 @@ __all__ = ["Reconciler"]
 _PATIENCE_S = 120.0  # an instance that has not become ready by then is given up for a while
 _REFUSALS = 2  # a single one may be chance
 _SETTLE_S = 10.0  # fronts that are silent for this long are not waited for
+
+
+class _Situation(NamedTuple):
+    """What a function should have and what it has, in one round.
+
+    Attributes:
+        base: The function that the user calls.
+        classes, wanted, observed, now_s: As for `Reconciler.step`.
+    """
+
+    base: Status
+    classes: Mapping[str, InstanceClass]
+    wanted: Mapping[str, int]
+    observed: ObservedState
+    now_s: float
 
 
 class Reconciler:
@@ -90,9 +105,10 @@ class Reconciler:
             del self._classes[class_name]
         for class_name, status in observed.deployed.items():
             self._classes[class_name].compare(status, min(now_s, observed.listed_s))
-        grown = self._grow(classes, wanted, observed, now_s)
-        self.awaited = self._awaits(classes, wanted, observed, now_s)
-        actions = grown + self._shrink(classes, wanted, observed, now_s)
+        situation = _Situation(observed.base, classes, wanted, observed, now_s)
+        grown = self._grow(situation)
+        self.awaited = self._awaits(situation)
+        actions = grown + self._shrink(situation)
         self.notes = [
             f"{class_name}: {state.trouble}."
             for class_name, state in self._classes.items()
@@ -131,26 +147,16 @@ class Reconciler:
         states = self._classes.items()
         return [f"{name}: {state.trouble}." for name, state in states if state.lasting]
 
-    def _grow(
-        self,
-        classes: Mapping[str, InstanceClass],
-        wanted: Mapping[str, int],
-        observed: ObservedState,
-        now_s: float,
-    ) -> list[Action]:
+    def _grow(self, situation: _Situation) -> list[Action]:
         actions = []
-        for name, instance_class in classes.items():
-            state, status, count = (
-                self._classes[name],
-                observed.deployed.get(name),
-                wanted.get(name, 0),
-            )
-            if now_s < state.free_s or (status is None and not count):
+        for name, instance_class in situation.classes.items():
+            state, status = self._classes[name], situation.observed.deployed.get(name)
+            if situation.now_s < state.free_s or not (status or situation.wanted.get(name)):
                 continue
             try:
-                action = self._due(state, status, instance_class, count, observed, now_s)
+                action = self._due(state, status, instance_class, situation)
             except ConfigError as error:
-                state.failed(str(error), now_s)
+                state.failed(str(error), situation.now_s)
                 continue
             if action:
                 actions.append(action)
@@ -161,13 +167,11 @@ class Reconciler:
         state: RequestedReplicas,
         status: Status | None,
         instance_class: InstanceClass,
-        count: int,
-        observed: ObservedState,
-        now_s: float,
+        situation: _Situation,
     ) -> Action | None:
         """Return the action that a class's function needs, without removing any instance."""
-        assert observed.base is not None  # noqa: S101  or there is nothing to grow
-        document = class_function(observed.base, replace(instance_class, replicas=0))
+        now_s, count = situation.now_s, situation.wanted.get(instance_class.name, 0)
+        document = class_function(situation.base, replace(instance_class, replicas=0))
         name = name_of(self._function, instance_class.name)
         if status is None:
             return Action("deploy", instance_class.name, name, document=document)
@@ -180,14 +184,9 @@ class Reconciler:
             return Action("scale", instance_class.name, name, replicas=int(requested))
         return None
 
-    def _awaits(
-        self,
-        classes: Mapping[str, InstanceClass],
-        wanted: Mapping[str, int],
-        observed: ObservedState,
-        now_s: float,
-    ) -> bool:
+    def _awaits(self, situation: _Situation) -> bool:
         """Return whether wanted instances are missing, giving up those that take too long."""
+        _, classes, wanted, observed, now_s = situation
         missing = False
         for name in classes:
             state, ready = self._classes[name], observed.ready.get(name, 0)
@@ -202,14 +201,9 @@ class Reconciler:
                 state.given_up, state.lacking_s = not state.given_up, now_s
         return missing
 
-    def _shrink(
-        self,
-        classes: Mapping[str, InstanceClass],
-        wanted: Mapping[str, int],
-        observed: ObservedState,
-        now_s: float,
-    ) -> list[Action]:
+    def _shrink(self, situation: _Situation) -> list[Action]:
         """Return the removal of surplus, once nothing is missing and the fronts do without it."""
+        observed, now_s = situation.observed, situation.now_s
         actions = [
             self._without_failures(name, observed)
             for name, state in self._classes.items()
@@ -219,7 +213,7 @@ class Reconciler:
             action
             for name, status in observed.deployed.items()
             if now_s >= self._classes[name].free_s
-            and (action := self._reduction(name, status, classes, wanted))
+            and (action := self._reduction(name, status, situation))
             and not self._classes[name].is_pending(action.replicas, now_s)
         ]
         if self.awaited and surplus and (freeing := self._freeing(surplus[0], observed, now_s)):
@@ -244,15 +238,9 @@ class Reconciler:
             return surplus
         return Action("scale", surplus.class_name, surplus.name, replicas=left)
 
-    def _reduction(
-        self,
-        name: str,
-        status: Status,
-        classes: Mapping[str, InstanceClass],
-        wanted: Mapping[str, int],
-    ) -> Action | None:
-        count = wanted.get(name, 0)
-        if name not in classes and not count:
+    def _reduction(self, name: str, status: Status, situation: _Situation) -> Action | None:
+        count = situation.wanted.get(name, 0)
+        if name not in situation.classes and not count:
             return Action("delete", name, status.name)
         if status.replicas <= count:
             return None
