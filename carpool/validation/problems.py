@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from carpool.errors import MISSING, ConfigError, Problem
 
@@ -53,6 +53,15 @@ class Problems:
         """Add a problem: ``name`` was given ``value`` where ``expected`` was expected."""
         if not self.full:
             self._found.append(Problem(name, str(value), expected, hint))
+
+    def check(
+        self, owner: object, names: Iterable[str], accepts: Callable[[Any], bool], expected: str
+    ) -> None:
+        """Add each of these attributes of ``owner`` that is neither None nor accepted."""
+        for name in names:
+            value = getattr(owner, name)
+            if value is not None and not accepts(value):
+                self.add(name, value, expected)
 
     def missing(self, name: str, expected: str) -> None:
         """Add a problem: ``name`` was not given."""

@@ -74,11 +74,8 @@ class Prices:
 
     def __post_init__(self) -> None:
         """Refuse prices that are negative or not finite."""
-        problems = Problems()
-        for field in dataclasses.fields(self)[1:-1]:
-            value = getattr(self, field.name)
-            if not 0 <= value < math.inf:
-                problems.add(field.name, value, "a number of at least 0")
+        problems, names = Problems(), [field.name for field in dataclasses.fields(self)[1:-1]]
+        problems.check(self, names, lambda v: 0 <= v < math.inf, "a number of at least 0")
         problems.raise_if_any()
 
     @property

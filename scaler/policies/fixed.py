@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from carpool.executor_advice import better_executor
 from carpool.plain_number import plain
 from carpool.scaling import Proposal
+from carpool.validation.problems import Problems
 from scaler.policies.common.given_size import given_size, unknown_size
 
 if TYPE_CHECKING:
@@ -45,18 +46,14 @@ class Fixed:
         wait_s: float | None = None
 
         def __post_init__(self) -> None:
-            """Raise ValueError if a parameter is out of range."""
-            if self.replicas < 0:
-                message = f"replicas = {self.replicas}: expected a whole number of at least 0"
-                raise ValueError(message)
-            if self.batch is not None and self.batch < 1:
-                message = f"batch = {self.batch}: expected null or a whole number of at least 1"
-                raise ValueError(message)
-            for name in ("cpu", "gpu", "wait_s"):
-                value = getattr(self, name)
-                if value is not None and not 0 <= value < math.inf:
-                    message = f"{name} = {value}: expected null or a number of at least 0"
-                    raise ValueError(message)
+            """Refuse parameters that are out of range."""
+            problems = Problems()
+            problems.check(self, ("replicas",), lambda v: v >= 0, "a whole number of at least 0")
+            expected = "null or a whole number of at least 1"
+            problems.check(self, ("batch",), lambda v: v >= 1, expected)
+            names, expected = ("cpu", "gpu", "wait_s"), "null or a number of at least 0"
+            problems.check(self, names, lambda v: 0 <= v < math.inf, expected)
+            problems.raise_if_any()
 
     def __init__(self, params: Params) -> None:
         self._params = params

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from carpool.plain_number import plain
 from carpool.scaling import Proposal
+from carpool.validation.problems import Problems
 from scaler.policies.common.given_size import given_size, unknown_size
 
 if TYPE_CHECKING:
@@ -88,20 +89,14 @@ class OpenFaas:
         repeat_s: float = 30.0
 
         def __post_init__(self) -> None:
-            """Raise ValueError if a parameter is out of range."""
-            for name in ("cpu", "target_rps", "proportion", "repeat_s", "step_percent"):
-                value = getattr(self, name)
-                if value is not None and not 0 < value < math.inf:
-                    message = f"{name} = {value}: expected a number above 0"
-                    raise ValueError(message)
-            for name in ("gpu", "min_replicas", "stable_s", "keep_alive_s", "alert_rps"):
-                value = getattr(self, name)
-                if not 0 <= value < math.inf:
-                    message = f"{name} = {value}: expected a number of at least 0"
-                    raise ValueError(message)
-            if self.max_replicas is not None and self.max_replicas < max(self.min_replicas, 1):
-                message = f"max_replicas = {self.max_replicas}: expected at least min_replicas"
-                raise ValueError(message)
+            """Refuse parameters that are out of range."""
+            problems, least = Problems(), max(self.min_replicas, 1)
+            names = ("cpu", "target_rps", "proportion", "repeat_s", "step_percent")
+            problems.check(self, names, lambda v: 0 < v < math.inf, "a number above 0")
+            names = ("gpu", "min_replicas", "stable_s", "keep_alive_s", "alert_rps")
+            problems.check(self, names, lambda v: 0 <= v < math.inf, "a number of at least 0")
+            problems.check(self, ("max_replicas",), lambda v: v >= least, "at least min_replicas")
+            problems.raise_if_any()
 
     def __init__(self, params: Params) -> None:
         self._params = params

@@ -76,13 +76,10 @@ class HybridHistogram:
             """
             problems = Problems()
             check_quantiles(problems, self.bin_s, self.range_s, self.head, self.tail)
-            for name in ("margin", "forecast_margin", "out_of_bounds_max"):
-                if not 0 <= getattr(self, name) <= 1:
-                    problems.add(name, getattr(self, name), "a share from 0 to 1")
-            if not self.variation_min >= 0:
-                problems.add("variation_min", self.variation_min, "at least 0")
-            if self.window_s is not None and not 0 < self.window_s < math.inf:
-                problems.add("window_s", self.window_s, "seconds above 0, or null")
+            shares, seconds = ("margin", "forecast_margin", "out_of_bounds_max"), ("window_s",)
+            problems.check(self, shares, lambda v: 0 <= v <= 1, "a share from 0 to 1")
+            problems.check(self, ("variation_min",), lambda v: v >= 0, "at least 0")
+            problems.check(self, seconds, lambda v: 0 < v < math.inf, "seconds above 0, or null")
             problems.raise_if_any()
 
     def __init__(self, params: Params) -> None:

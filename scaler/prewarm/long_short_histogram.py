@@ -73,9 +73,8 @@ class LongShortHistogram:
                 problems.add("short_s", self.short_s, f"above 0, at most long_s ({self.long_s:g})")
             if self.short_least < 1:
                 problems.add("short_least", self.short_least, "at least 1")
-            for name in ("gamma", "margin"):
-                if not 0 <= getattr(self, name) <= 1:
-                    problems.add(name, getattr(self, name), "a share from 0 to 1")
+            shares = ("gamma", "margin")
+            problems.check(self, shares, lambda v: 0 <= v <= 1, "a share from 0 to 1")
             problems.raise_if_any()
 
     def __init__(self, params: Params) -> None:

@@ -23,6 +23,7 @@ from carpool.arrivals.processes import Poisson
 from carpool.arrivals.superposition import superposed
 from carpool.recent import Recent, Same
 from carpool.scaling import Proposal
+from carpool.validation.problems import Problems
 from scaler.policies.batch import sizes
 from scaler.policies.batch.task import Aims, BatchTask
 from scaler.policies.common.alike import alike
@@ -66,23 +67,18 @@ class Batch:
         learn: int = 60
 
         def __post_init__(self) -> None:
-            """Refuse invalid parameters."""
-            if self.budget is not None and not 0 < self.budget < math.inf:
-                message = f"budget = {self.budget}: expected null or a number above 0"
-                raise ValueError(message)
-            for name in ("reserve", "gain"):
-                if not 0 <= getattr(self, name) < 1:
-                    message = f"{name} = {getattr(self, name)}: expected a number from 0 to below 1"
-                    raise ValueError(message)
+            """Refuse parameters that are out of range."""
+            problems = Problems()
+            shares, seconds = ("reserve", "gain"), ("amortised_s",)
+            expected = "null or a number above 0"
+            problems.check(self, ("budget",), lambda v: 0 < v < math.inf, expected)
+            problems.check(self, shares, lambda v: 0 <= v < 1, "a number from 0 to below 1")
             if not 1 <= self.windows <= 1024:  # noqa: PLR2004  the tables grow with the square
-                message = f"windows = {self.windows}: expected a whole number from 1 to 1024"
-                raise ValueError(message)
-            if not 0 < self.amortised_s < math.inf:
-                message = f"amortised_s = {self.amortised_s}: expected a number above 0"
-                raise ValueError(message)
+                problems.add("windows", self.windows, "a whole number from 1 to 1024")
+            problems.check(self, seconds, lambda v: 0 < v < math.inf, "a number above 0")
             if self.learn and self.learn < 30:  # noqa: PLR2004  fewer tell nothing
-                message = f"learn = {self.learn}: expected 0 or a whole number of at least 30"
-                raise ValueError(message)
+                problems.add("learn", self.learn, "0 or a whole number of at least 30")
+            problems.raise_if_any()
 
     def __init__(self, params: Params) -> None:
         self._aims = Aims(

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from carpool.plain_number import plain
 from carpool.recent import Recent, Same
 from carpool.scaling import Predicted, Proposal
+from carpool.validation.problems import Problems
 from scaler.policies.carpool.cover import Cover, Menu
 from scaler.policies.carpool.demand import Demands
 from scaler.policies.carpool.error_budget import ErrorBudget
@@ -133,15 +134,12 @@ class Carpool:
         repay: float = 0.5
 
         def __post_init__(self) -> None:
-            """Raise ValueError if a parameter is out of range."""
-            for name in ("reserve", "smoothing_s", "gain", "kept_s", "repay"):
-                value = getattr(self, name)
-                if not 0 <= value < math.inf:
-                    message = f"{name} = {value}: expected a number of at least 0"
-                    raise ValueError(message)
-            if not 1 <= self.spare < math.inf:
-                message = f"spare = {self.spare}: expected a number of at least 1"
-                raise ValueError(message)
+            """Refuse parameters that are out of range."""
+            problems = Problems()
+            names = ("reserve", "smoothing_s", "gain", "kept_s", "repay")
+            problems.check(self, names, lambda v: 0 <= v < math.inf, "a number of at least 0")
+            problems.check(self, ("spare",), lambda v: 1 <= v < math.inf, "a number of at least 1")
+            problems.raise_if_any()
 
     def __init__(self, params: Params) -> None:
         self._params = params

@@ -23,6 +23,7 @@ from carpool.arrivals.smoothing import SmoothRates
 from carpool.plain_number import plain
 from carpool.recent import Recent, Same
 from carpool.scaling import Proposal
+from carpool.validation.problems import Problems
 from scaler.policies.common.alike import alike
 from scaler.policies.harmonybatch.group_instances import missing_rps, placed, wanted
 from scaler.policies.harmonybatch.grouped_plan import groups_in, proposal, sized
@@ -107,17 +108,13 @@ class HarmonyBatch:
         horizon_s: float = 600.0
 
         def __post_init__(self) -> None:
-            """Raise ValueError if a parameter is out of range."""
-            for name in ("spare", "waiting", "hysteresis"):
-                value = getattr(self, name)
-                if not (0 <= value < 1 and (value > 0 or name != "waiting")):
-                    message = f"{name} = {value}: expected a share of at least 0, below 1"
-                    raise ValueError(message)
-            for name in ("smoothing_s", "horizon_s"):
-                value = getattr(self, name)
-                if not 0 <= value < math.inf:
-                    message = f"{name} = {value}: expected a number of at least 0"
-                    raise ValueError(message)
+            """Refuse parameters that are out of range."""
+            problems = Problems()
+            shares, seconds = ("spare", "hysteresis"), ("smoothing_s", "horizon_s")
+            problems.check(self, shares, lambda v: 0 <= v < 1, "a share of at least 0, below 1")
+            problems.check(self, ("waiting",), lambda v: 0 < v < 1, "a share above 0, below 1")
+            problems.check(self, seconds, lambda v: 0 <= v < math.inf, "a number of at least 0")
+            problems.raise_if_any()
 
     def __init__(self, params: Params) -> None:
         self._params = params

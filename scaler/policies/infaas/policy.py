@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from carpool.recent import Recent, Same
 from carpool.scaling import VariantSet
 from carpool.server_advice import server_advice
+from carpool.validation.problems import Problems
 from scaler.policies.infaas.demand import Rates
 from scaler.policies.infaas.greedy import greedy
 from scaler.policies.infaas.offers import Offers, single_offers
@@ -85,15 +86,11 @@ class Infaas:
         calm_s: float = 10.0
 
         def __post_init__(self) -> None:
-            """Raise ValueError if a parameter is out of range."""
-            if not 1 <= self.slack < math.inf:
-                message = f"slack = {self.slack}: expected a number of at least 1"
-                raise ValueError(message)
-            for name in ("loading", "smoothing_s", "calm_s"):
-                value = getattr(self, name)
-                if not 0 <= value < math.inf:
-                    message = f"{name} = {value}: expected a number of at least 0"
-                    raise ValueError(message)
+            """Refuse parameters that are out of range."""
+            problems, names = Problems(), ("loading", "smoothing_s", "calm_s")
+            problems.check(self, ("slack",), lambda v: 1 <= v < math.inf, "a number of at least 1")
+            problems.check(self, names, lambda v: 0 <= v < math.inf, "a number of at least 0")
+            problems.raise_if_any()
 
     def __init__(self, params: Params) -> None:
         if params.planner == "program":

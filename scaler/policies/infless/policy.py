@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Literal
 from carpool.plain_number import plain
 from carpool.scaling import Proposal
 from carpool.sizing import SIZES, Objective
+from carpool.validation.problems import Problems
 from scaler.policies.common import rate_shares
 from scaler.policies.common.draft import Draft, listed, running
 from scaler.policies.infless.bill import rate_step
@@ -72,16 +73,12 @@ class Infless:
         keep_alive_s: float | None = None
 
         def __post_init__(self) -> None:
-            """Raise ValueError if a parameter is out of range."""
-            if not 0 <= self.alpha <= 1:
-                message = f"alpha = {self.alpha}: expected a number from 0 to 1"
-                raise ValueError(message)
-            if not 0 <= self.offset < math.inf:
-                message = f"offset = {self.offset}: expected a number of at least 0"
-                raise ValueError(message)
-            if self.keep_alive_s is not None and not 0 <= self.keep_alive_s < math.inf:
-                message = f"keep_alive_s = {self.keep_alive_s}: expected null or at least 0"
-                raise ValueError(message)
+            """Refuse parameters that are out of range."""
+            problems = Problems()
+            problems.check(self, ("alpha",), lambda v: 0 <= v <= 1, "a number from 0 to 1")
+            names = ("offset", "keep_alive_s")
+            problems.check(self, names, lambda v: 0 <= v < math.inf, "a number of at least 0")
+            problems.raise_if_any()
 
     def __init__(self, params: Params) -> None:
         self._params = params

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from carpool.errors import ConfigError
 from carpool.scaling import Application, FunctionLoad, Instances
 from carpool.testing import check_scale_policy
 from carpool.variants.variant import Variant
@@ -161,7 +162,7 @@ def test_replicate_uses_one_variant() -> None:
 @pytest.mark.parametrize("params", [{"slack": 0.9}, {"loading": -1.0}, {"calm_s": float("inf")}])
 def test_invalid_parameters_are_refused(params: dict[str, float]) -> None:
     """Invalid parameters are refused with an error that names them."""
-    with pytest.raises(ValueError, match=next(iter(params))):
+    with pytest.raises(ConfigError, match=next(iter(params))):
         Infaas.Params(**params)  # type: ignore[arg-type]
 
 
