@@ -23,7 +23,7 @@ from faas_stack.provider.kubernetes.options import KubernetesOptions
 from faas_stack.provider.kubernetes.pod_template import pod_spec
 from faas_stack.provider.kubernetes.rules import NAMESPACE_RULES
 from faas_stack.stack.deploy_request import deploy_request
-from scaler.kubernetes.nodes import nodes_of
+from scaler.kubernetes.nodes import nodes_of, taken_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -155,7 +155,8 @@ def _nodes(api: KubernetesApi, contexts: Iterable[FunctionContext]) -> tuple[Nod
     own = ",".join(f"{FUNCTION}!={context.function.name}" for context in contexts)
     others = {"labelSelector": own}
     try:
-        return nodes_of(api.objects("/api/v1/nodes"), api.objects("/api/v1/pods", others))
+        taken = taken_by(api.objects("/api/v1/pods", others))
+        return nodes_of(api.objects("/api/v1/nodes"), taken)
     except KubernetesApiError:
         return None
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from carpool.kubernetes_api import KubernetesApi, KubernetesApiError
 from scaler.control.class_function import CLASS_LABEL
 from scaler.kubernetes.lease import Record
-from scaler.kubernetes.nodes import GPU, servers_of, taken_by
+from scaler.kubernetes.nodes import GPU, nodes_of, taken_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,7 @@ class ApiServer:
             self._taken = taken_by(self._api.objects("/api/v1/pods", params))
             self._taken_s = now_s
         nodes = self._api.objects("/api/v1/nodes", _CACHED)
-        return servers_of(nodes, self._taken, gpu=self._gpu, gpu_slots=self._gpu_slots)
+        return nodes_of(nodes, self._taken, gpu=self._gpu, gpu_slots=self._gpu_slots)
 
     def close(self) -> None:
         """Close the connections."""

@@ -3,7 +3,7 @@
 A node offers its allocatable resources, less the requests of pods that are not instances of a plan:
 daemon sets, fronts, unrelated workloads. Instances are left out, because the planner places them
 itself. Nodes that would not accept an instance are no servers: cordoned, lost, being deleted, or
-with a taint that functions do not tolerate.
+with a taint against pods that do not tolerate it.
 
 GPUs are those that the device plugin advertises as ``nvidia.com/gpu``. If it divides each of them
 into replicas (MPS, time slicing), the node's label ``nvidia.com/gpu.replicas`` gives their number,
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from scaler.planning.placement import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["GPU", "NO_SERVER", "nodes_of", "quantity", "servers_of", "taken_by", "unusable"]
+__all__ = ["GPU", "NO_SERVER", "nodes_of", "quantity", "taken_by", "unusable"]
 
 GPU = "nvidia.com/gpu"
 _REPLICAS = "nvidia.com/gpu.replicas"
@@ -40,8 +40,7 @@ _FACTORS = {
 
 def nodes_of(
     nodes: Iterable[Mapping[str, Any]],
-    pods: Iterable[Mapping[str, Any]] = (),
-    tolerations: Sequence[Mapping[str, Any]] = (),
+    taken: Mapping[str, Mapping[str, float]],
     *,
     gpu: str = GPU,
     gpu_slots: int = 0,
@@ -50,34 +49,21 @@ def nodes_of(
 
     Args:
         nodes: Nodes as listed.
-        pods: Pods as listed that are not instances of a plan.
-        tolerations: Tolerations of the functions' pods.
+        taken: Requests of pods that are not instances of a plan (`taken_by`).
         gpu: Resource name of a GPU, or of a share of one.
         gpu_slots: Number of such shares per GPU; 0 to use each node's label, or one.
 
     Returns:
         Servers in the order of the list; if there are none, one on which nothing fits.
     """
-    return servers_of(nodes, taken_by(pods), tolerations, gpu=gpu, gpu_slots=gpu_slots)
-
-
-def servers_of(
-    nodes: Iterable[Mapping[str, Any]],
-    taken: Mapping[str, Mapping[str, float]],
-    tolerations: Sequence[Mapping[str, Any]] = (),
-    *,
-    gpu: str = GPU,
-    gpu_slots: int = 0,
-) -> tuple[Node, ...]:
-    """As `nodes_of`, given what pods have ``taken`` (`taken_by`)."""
-    usable = [node for node in nodes if not unusable(node, tolerations)]
+    usable = [node for node in nodes if not unusable(node)]
     servers = (
         _server(node, taken.get(_name(node), {}), gpu, gpu_slots or _slots(node)) for node in usable
     )
     return tuple(server for server in servers if server) or (NO_SERVER,)
 
 
-def unusable(node: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]] = ()) -> str:
+def unusable(node: Mapping[str, Any]) -> str:
     """Return why a node accepts no instance; empty if it does."""
     metadata, spec = node.get("metadata") or {}, node.get("spec") or {}
     if metadata.get("deletionTimestamp"):
@@ -88,20 +74,9 @@ def unusable(node: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]] =
     if not any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
         return "is lost or not ready"
     for taint in spec.get("taints") or ():
-        refuses = taint.get("effect") in _REFUSING
-        if refuses and not any(_tolerates(each, taint) for each in tolerations):
+        if taint.get("effect") in _REFUSING:
             return f"has the taint {taint['key']}"
     return ""
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Return whether a toleration matches a taint, by the scheduler's rules."""
-    if (effect := toleration.get("effect")) and effect != taint.get("effect"):
-        return False
-    key = toleration.get("key")
-    if toleration.get("operator", "Equal") == "Exists":
-        return not key or key == taint["key"]
-    return bool(key == taint["key"] and toleration.get("value", "") == taint.get("value", ""))
 
 
 def taken_by(pods: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:

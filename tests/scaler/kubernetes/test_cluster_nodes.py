@@ -56,7 +56,7 @@ def test_log_names_the_nodes_or_says_that_there_are_none(caplog: pytest.LogCaptu
     listed = Listed((FIRST, SECOND))
     nodes = ClusterNodes(listed, Planner(PlannerSettings(Prices())))
     asyncio.run(nodes.look())
-    listed.found = nodes_of([])
+    listed.found = nodes_of([], {})
     asyncio.run(nodes.look())
     assert ["plans for the nodes first, second (GPUs: 0)", "no node accepts instances"] == (
         caplog.messages

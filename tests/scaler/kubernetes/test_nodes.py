@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from carpool.latency import Resources
-from scaler.kubernetes.nodes import nodes_of, quantity, unusable
+from scaler.kubernetes.nodes import nodes_of, quantity, taken_by, unusable
 from scaler.planning.placement import Cluster, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 GIB_MB = 1024**3 / 1e6
 TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
@@ -45,6 +48,11 @@ def pod(on: str = "n", phase: str = "Running", **requests: str) -> dict[str, Any
     return {"spec": {"nodeName": on, "containers": [container]}, "status": {"phase": phase}}
 
 
+def servers(nodes: list[Any], pods: Sequence[Any] = (), **options: Any) -> tuple[Node, ...]:
+    """Return the servers that these nodes are beside these pods."""
+    return nodes_of(nodes, taken_by(pods), **options)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -76,7 +84,7 @@ def test_invalid_quantities_are_refused(text: str) -> None:
 
 def test_server_has_allocatable_resources_of_node() -> None:
     """A server has what its node can allocate, which is less than the node's capacity."""
-    assert (Node("n", 4.0, 0, 8 * GIB_MB, 1),) == nodes_of([node()])
+    assert (Node("n", 4.0, 0, 8 * GIB_MB, 1),) == servers([node()])
 
 
 def test_requests_of_other_pods_reduce_capacity() -> None:
@@ -89,7 +97,7 @@ def test_requests_of_other_pods_reduce_capacity() -> None:
         pod(phase="Failed", cpu="4"),
         {"spec": {"containers": []}, "status": {"phase": "Pending"}},
     ]
-    first, second = nodes_of([node(), node("m")], others)
+    first, second = servers([node(), node("m")], others)
     assert (3.25, 1.0) == (first.cpu, second.cpu)
     assert pytest.approx(7 * GIB_MB) == first.memory_mb
 
@@ -103,7 +111,7 @@ def test_pod_request_combines_containers_and_init_containers() -> None:
         {"resources": {"requests": {"cpu": "500m"}}, "restartPolicy": "Always"},
     ]
     spec["overhead"] = {"cpu": "100m"}
-    (found,) = nodes_of([node()], [{"spec": spec, "status": {"phase": "Running"}}])
+    (found,) = servers([node()], [{"spec": spec, "status": {"phase": "Running"}}])
     assert pytest.approx(4 - 3 - 0.1) == found.cpu
 
 
@@ -125,37 +133,20 @@ def test_unusable_nodes_are_excluded(change: dict[str, Any], expected: str) -> N
     found = node() | change
     assert expected in unusable(found)
     assert bool(expected) == bool(unusable(found))
-    assert bool(expected) == (nodes_of([found])[0].name == "none")
-
-
-@pytest.mark.parametrize(
-    ("toleration", "expected"),
-    [
-        ({"key": "gpu", "operator": "Exists"}, True),
-        ({"operator": "Exists"}, True),
-        ({"key": "gpu", "value": "only"}, True),
-        ({"key": "gpu", "value": "only", "effect": "NoSchedule"}, True),
-        ({"key": "gpu", "value": "only", "effect": "NoExecute"}, False),
-        ({"key": "gpu", "value": "other"}, False),
-        ({"key": "other", "operator": "Exists"}, False),
-    ],
-)
-def test_functions_may_tolerate_a_taint(toleration: dict[str, Any], *, expected: bool) -> None:
-    """Tolerations apply to taints as in the scheduler."""
-    assert expected == (not unusable(node(taints=[TAINT]), [toleration]))
+    assert bool(expected) == (servers([found])[0].name == "none")
 
 
 def test_no_room_without_usable_nodes() -> None:
     """Without a usable node there is no room; an empty list of servers would be unlimited."""
     for listed in ([], [node(unschedulable=True)]):
-        cluster = Cluster(nodes_of(listed))
+        cluster = Cluster(servers(listed))
         assert 0 == cluster.place_up_to(Resources(0.001), 1)
 
 
 def test_a_full_node_has_no_room() -> None:
     """A node whose cores or memory other pods have requested in full is no server."""
-    assert ["none"] == [each.name for each in nodes_of([node()], [pod(cpu="4")])]
-    assert ["m"] == [each.name for each in nodes_of([node(), node("m")], [pod(memory="9Gi")])]
+    assert ["none"] == [each.name for each in servers([node()], [pod(cpu="4")])]
+    assert ["m"] == [each.name for each in servers([node(), node("m")], [pod(memory="9Gi")])]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +164,7 @@ def test_gpus_have_advertised_slots(
 ) -> None:
     """A GPU has the advertised slots, or one; GPUs used in part by other pods do not count."""
     listed = gpus(node(), count, replicas)
-    (found,) = nodes_of([listed], [pod(gpu=str(taken))] if taken else [])
+    (found,) = servers([listed], [pod(gpu=str(taken))] if taken else [])
     assert expected == (found.gpus, found.gpu_slots)
 
 
@@ -181,11 +172,11 @@ def test_gpu_resource_name_and_slots_can_be_set() -> None:
     """Resource name and slots of GPUs can be set for nodes without a label."""
     listed = node()
     listed["status"]["allocatable"]["nvidia.com/gpu.shared"] = "8"
-    (found,) = nodes_of([listed], gpu="nvidia.com/gpu.shared", gpu_slots=4)
+    (found,) = servers([listed], gpu="nvidia.com/gpu.shared", gpu_slots=4)
     assert (2, 4) == (found.gpus, found.gpu_slots)
 
 
 def test_shares_are_placed_in_slots() -> None:
     """A share of 40 % takes two of four slots, so two GPUs hold four such instances."""
-    cluster = Cluster(nodes_of([gpus(node(), 2, 4)]))
+    cluster = Cluster(servers([gpus(node(), 2, 4)]))
     assert 4 == cluster.place_up_to(Resources(0.1, 40), 99)
