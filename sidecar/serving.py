@@ -107,15 +107,15 @@ async def serve_function(
         batch_timeout_s,
     )
     batch_loop.compression = Compression.of(settings.compress_from_bytes)
-    _start_upstreams(batch_loop, upstreams, metrics, settings, options, handler)
-    member = _membership(options, batch_loop, batcher, upstreams, metrics)
+    _start_upstreams(batch_loop, settings, options, handler)
+    member = _membership(options, batch_loop)
     overhead_bytes = wire.OVERHEAD_BYTES if options.is_instance else 0
     limits = Limits(body_bytes=options.body_max_bytes + overhead_bytes).behind_proxy()
     app = cors.around(batch_loop, settings.cors_origins)
     server = await serve(app, listen=options.listen, limits=limits)
     _shed_early(batch_loop, server, settings, options)
     log.info("listening on %s, policy %s", server.address, settings.batch_policy)
-    admin_server = await _admin(options, env, upstreams, recent, batch_loop)
+    admin_server = await _admin(options, env, recent, batch_loop)
     grpc_server = await _grpc(options, server)
     metrics.watch_server(server)
     if member:
@@ -160,29 +160,18 @@ async def _asked_to_stop() -> None:
     await stop.wait()
 
 
-def _membership(
-    options: Options,
-    batch_loop: BatchLoop,
-    batcher: Batcher,
-    upstreams: FunctionUpstreams,
-    metrics: Metrics,
-) -> Membership | None:
+def _membership(options: Options, batch_loop: BatchLoop) -> Membership | None:
     """Make this sidecar a front or an instance; None if there is no scaler."""
     if not (options.is_front or options.is_instance):
         return None
     from sidecar.runtime import scaler_membership  # noqa: PLC0415 - needs the messages and plans
 
-    if options.is_front:
-        return scaler_membership.front(options, batch_loop, batcher, upstreams, metrics)
-    return scaler_membership.instance(options, batch_loop, upstreams, metrics)
+    join = scaler_membership.front if options.is_front else scaler_membership.instance
+    return join(options, batch_loop)
 
 
 async def _admin(
-    options: Options,
-    env: Mapping[str, str],
-    upstreams: FunctionUpstreams,
-    recent: RecentBatches,
-    batch_loop: BatchLoop,
+    options: Options, env: Mapping[str, str], recent: RecentBatches, batch_loop: BatchLoop
 ) -> Server | None:
     """Serve the admin API, if there is an address for it."""
     if not options.admin:
@@ -190,7 +179,7 @@ async def _admin(
     from sidecar.runtime.admin import Admin  # noqa: PLC0415 - reads plans, as the scaler does
 
     function = env.get("OPENFAAS_NAME", "")
-    changed = batch_loop.changed
+    upstreams, changed = batch_loop.upstreams, batch_loop.changed
     admin = Admin(function, options.admin_token, options.admin, upstreams, recent, changed)
     admin_server = await serve(admin, listen=options.admin)
     log.info("admin API on %s", admin_server.address)
@@ -241,13 +230,12 @@ def _objective_check(settings: FunctionSettings) -> ObjectiveCheck | None:
 
 def _start_upstreams(
     batch_loop: BatchLoop,
-    upstreams: FunctionUpstreams,
-    metrics: Metrics,
     settings: FunctionSettings,
     options: Options,
     handler: HandlerProcess | None,
 ) -> None:
     """Serve with the instances behind this sidecar; those of a front are set later."""
+    upstreams = batch_loop.upstreams
 
     def on_change(instance: ProbedInstance) -> None:
         if handler and instance.up:
@@ -263,7 +251,7 @@ def _start_upstreams(
     (local,) = upstreams.start([handler.address], settings.batch_max)
 
     def ended(reason: str) -> None:
-        metrics.restarted(reason)
+        batch_loop.metrics.restarted(reason)
         local.ended("its process ended")  # a restart between two probes would be missed
         batch_loop.changed()
 

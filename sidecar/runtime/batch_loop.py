@@ -69,6 +69,7 @@ class BatchLoop:
         exec_timeout_s: time limit of one batch.
 
     Attributes:
+        batcher, metrics, upstreams: as given.
         readiness: answers probes, and callers while the function cannot be started.
         load: counts the load for a scaler; None without one.
         front: reports to the scaler and follows its plans; None if this is not a front.
@@ -89,10 +90,10 @@ class BatchLoop:
         upstreams: FunctionUpstreams,
         exec_timeout_s: float,
     ) -> None:
-        self._batcher = batcher
+        self.batcher = batcher
         self._ingress = ingress
-        self._metrics = metrics
-        self._upstreams = upstreams
+        self.metrics = metrics
+        self.upstreams = upstreams
         self._loop = asyncio.get_running_loop()
         self._now = time.monotonic  # unlike loop.time(), it also advances within an iteration
         self._stepping = False
@@ -104,7 +105,7 @@ class BatchLoop:
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = math.inf
         self._starved = False
-        self._sender = Sender(self, batcher, upstreams, metrics, recent, exec_timeout_s)
+        self._sender = Sender(self, recent, exec_timeout_s)
         self.readiness = Readiness(upstreams, metrics)
         self.load: LoadCounter | None = None
         self.front: Front | None = None
@@ -149,11 +150,11 @@ class BatchLoop:
 
     def changed(self) -> None:
         """Note that instances came up or went down, the plan changed, or the function fails."""
-        self._batcher.changed()
+        self.batcher.changed()
         if self.cold_start:
             self.cold_start.instances_changed()
         if self.readiness.failing():
-            given_up, error = self._batcher.give_up(), self.readiness.does_not_start()
+            given_up, error = self.batcher.give_up(), self.readiness.does_not_start()
             self._sender.end(given_up.unsent, error, "failed", _NOT_BEGUN)
             self._sender.end(given_up.retried, error, "failed")
         if self.streams:
@@ -163,7 +164,7 @@ class BatchLoop:
     def drain(self) -> None:
         """Stop being ready, and let waiting requests leave at once."""
         self.readiness.draining = True
-        self._batcher.drain()
+        self.batcher.drain()
         self.step_soon()
 
     def __call__(self, exchange: Exchange) -> None:
@@ -180,11 +181,11 @@ class BatchLoop:
         self._spent_s = request.payload.spent_s
         if self.readiness.failing():
             error = self.readiness.does_not_start()
-            self._metrics.unanswered(request, "failed", error.status, self._now())
+            self.metrics.unanswered(request, "failed", error.status, self._now())
             exchange.fail(error, _NOT_BEGUN)
             return
         objection = None
-        if request.demand is not None or self._upstreams.variant_router is not None:
+        if request.demand is not None or self.upstreams.variant_router is not None:
             objection = self._choose_variant(request)
         if self.load:
             self.load.arrived(request.counted_as, exchange.received)
@@ -194,12 +195,12 @@ class BatchLoop:
             return
         if self.cold_start:
             self.cold_start.arrived(request)
-        refusal = self._batcher.admit(request, exchange.received)
+        refusal = self.batcher.admit(request, exchange.received)
         if refusal:
             self._refuse(request, refusal)
             return
         exchange.on_gone = partial(self._caller_left, request)
-        if self._batcher.has_full_batch:
+        if self.batcher.has_full_batch:
             self.step_now()
 
     def _pass_by(self, request: Request, objection: CarpoolError | None) -> None:
@@ -211,8 +212,8 @@ class BatchLoop:
         request.payload.exchange.fail(objection)
 
     def _count_unfit(self, request: Request, objection: CarpoolError) -> None:
-        self._metrics.refused(UNFIT)
-        self._metrics.unanswered(request, "refused", objection.status, self._now())
+        self.metrics.refused(UNFIT)
+        self.metrics.unanswered(request, "refused", objection.status, self._now())
 
     def stream(self, request: Request) -> None:
         """Stream the response to a request in pieces, bypassing the batches."""
@@ -220,8 +221,8 @@ class BatchLoop:
         try:
             self.streams.begin(request)
         except QueueFull as error:
-            self._metrics.refused(Refusal.QUEUE_FULL.value)
-            self._metrics.unanswered(request, "refused", error.status, self._now())
+            self.metrics.refused(Refusal.QUEUE_FULL.value)
+            self.metrics.unanswered(request, "refused", error.status, self._now())
             request.payload.exchange.fail(error)
 
     def _choose_variant(self, request: Request) -> CarpoolError | None:
@@ -233,15 +234,15 @@ class BatchLoop:
         """
         began = time.perf_counter()
         try:
-            variant_demands.settle_demand(request, self._upstreams, planned=self.front is not None)
+            variant_demands.settle_demand(request, self.upstreams, planned=self.front is not None)
         except CarpoolError as error:
             self._count_unfit(request, error)
             raise
-        demand, variant_router = request.demand, self._upstreams.variant_router
+        demand, variant_router = request.demand, self.upstreams.variant_router
         if demand is None or variant_router is None:
             return None
         variant_router.route(demand)  # stores the choice
-        self._metrics.selection.observe(time.perf_counter() - began)
+        self.metrics.selection.observe(time.perf_counter() - began)
         return variant_demands.reason_unfit(demand, variant_router)
 
     def _refuse(self, request: Request, refusal: Refusal) -> None:
@@ -250,8 +251,8 @@ class BatchLoop:
         if self._intake is not None:
             self._intake.parking = True
         answer = self._refusal_answer(refusal)
-        self._metrics.refused(refusal.value)
-        self._metrics.unanswered(request, "refused", answer.status, self._now())
+        self.metrics.refused(refusal.value)
+        self.metrics.unanswered(request, "refused", answer.status, self._now())
         request.payload.exchange.reply(answer.status, answer.body, headers=answer.headers)
 
     def _refusal_answer(self, refusal: Refusal) -> errors.Answer:
@@ -263,14 +264,14 @@ class BatchLoop:
     def _refuses(self, waited_s: float) -> bool:
         """Return whether an interactive request parked for ``waited_s`` would be refused now."""
         left_s = (self._objective_s - self._unread_s - waited_s) * (1 - RETURN_SHARE)
-        return self._batcher.admission.would_refuse(left_s, self._now())
+        return self.batcher.admission.would_refuse(left_s, self._now())
 
     def _refuse_unparsed(self) -> errors.Answer | None:
         """Count a refused parked request and return the response; None if it must pass."""
         if self._may_stream:
             return None
         now = self._now()
-        refusal = self._batcher.admission.refuse_unparsed(now)
+        refusal = self.batcher.admission.refuse_unparsed(now)
         if refusal is None:
             return None
         self.step_soon()
@@ -283,7 +284,7 @@ class BatchLoop:
         return bool(self.streams and self.streams.rule and self.streams.rule.paths)
 
     def _count_unparsed(self, refusal: Refusal, now: float) -> None:
-        self._metrics.refused_unparsed(refusal.value)
+        self.metrics.refused_unparsed(refusal.value)
         if self.load:
             self.load.arrived("*", now)
 
@@ -297,7 +298,7 @@ class BatchLoop:
         if self._spent_s < QUANTUM * self._objective_s or self._may_stream:
             return False
         left_s = (self._objective_s - 3 * self._spent_s) * (1 - RETURN_SHARE)
-        return self._batcher.admission.would_refuse(left_s, self._now())
+        return self.batcher.admission.would_refuse(left_s, self._now())
 
     def refused_before(self, count: int) -> None:
         """Count calls that a provider has refused because this function is `full`."""
@@ -308,7 +309,7 @@ class BatchLoop:
     def _refusal_error(self, refusal: Refusal) -> CarpoolError:
         if refusal is Refusal.EXPIRED:
             return DeadlineMissed("the deadline had passed on arrival")
-        batcher = self._batcher
+        batcher = self.batcher
         waiting, clear_s = batcher.queued, batcher.finish_predictor.backlog_s(self._now())
         if refusal is Refusal.LATE:
             reason = f"{waiting} requests are waiting" if waiting else "all instances are busy"
@@ -317,8 +318,8 @@ class BatchLoop:
         return QueueFull(f"{waiting} requests are already waiting", clear_s)
 
     def _caller_left(self, request: Request) -> None:
-        self._batcher.cancel(request)
-        self._metrics.unanswered(request, "cancelled", None, self._now())
+        self.batcher.cancel(request)
+        self.metrics.unanswered(request, "cancelled", None, self._now())
 
     # -- stepping ---------------------------------------------------------------------------
 
@@ -348,13 +349,13 @@ class BatchLoop:
     def step_now(self) -> None:
         """Step the batcher now, and carry out its actions."""
         now = self._now()
-        actions = self._batcher.step(now)
+        actions = self.batcher.step(now)
         for batch in actions.send:
             self._sender.begin(batch)
         if actions.expired:
             msg = "the deadline passed before an instance had answered"
             self._sender.end(actions.expired, DeadlineMissed(msg), "expired")
-        self._arm(self._batcher.wake_at(now))
+        self._arm(self.batcher.wake_at(now))
 
     def _arm(self, wake_at: float) -> None:
         """Arm the timer; firing too early costs less than re-arming it every step."""

@@ -20,13 +20,10 @@ from sidecar.runtime.scaler_client.front import Front
 from sidecar.runtime.scaler_client.sync import Sync
 
 if TYPE_CHECKING:
-    from sidecar.core.batcher import Batcher
     from sidecar.core.request import Request
     from sidecar.options import Options
     from sidecar.runtime.batch_loop import BatchLoop
     from sidecar.runtime.handler_liveness import ProbedInstance
-    from sidecar.runtime.metrics import Metrics
-    from sidecar.runtime.upstreams import FunctionUpstreams
 
 __all__ = ["Membership", "front", "instance"]
 
@@ -60,14 +57,9 @@ class Membership:
             await asyncio.sleep(min(noticed_s, _LEAVING_MAX_S))
 
 
-def front(
-    options: Options,
-    batch_loop: BatchLoop,
-    batcher: Batcher,
-    upstreams: FunctionUpstreams,
-    metrics: Metrics,
-) -> Membership:
+def front(options: Options, batch_loop: BatchLoop) -> Membership:
     """Make this sidecar the front of a function."""
+    batcher, upstreams, metrics = batch_loop.batcher, batch_loop.upstreams, batch_loop.metrics
     upstreams.key = batch_key(options.scaler_token, options.function)
     upstreams.silence_max_s = options.silence_max_s
     load = LoadCounter(time.monotonic())
@@ -83,10 +75,9 @@ def front(
     return Membership(sync)
 
 
-def instance(
-    options: Options, batch_loop: BatchLoop, upstreams: FunctionUpstreams, metrics: Metrics
-) -> Membership:
+def instance(options: Options, batch_loop: BatchLoop) -> Membership:
     """Make this sidecar an instance of a function."""
+    upstreams = batch_loop.upstreams
     (local,) = upstreams
     key = batch_key(options.scaler_token, options.function)
     batch_loop.relay = Relay(local, options.exec_timeout_s, key)
@@ -99,7 +90,7 @@ def instance(
         lambda: batch_loop.readiness.failing(),  # noqa: PLW0108 - it is set later
     )
     sync = Sync(options.scaler, options.scaler_token, announcer)
-    metrics.watch_sync(lambda: sync.refused)
+    batch_loop.metrics.watch_sync(lambda: sync.refused)
     local_change = upstreams.on_change
 
     def changed(handler: ProbedInstance) -> None:

@@ -49,6 +49,9 @@ _REPLY_FAILED = "answering %s %s failed"
 class Driver(Protocol):
     """The batch loop as the sender uses it: it makes the batcher step."""
 
+    batcher: Batcher
+    upstreams: FunctionUpstreams
+    metrics: Metrics
     compression: Compression | None
     load: LoadCounter | None
 
@@ -71,26 +74,15 @@ class Sender:
 
     Args:
         driver: makes the batcher step.
-        batcher: the core.
-        upstreams: the instances.
-        metrics: counts requests and batches.
         recent: keeps the last batches.
         exec_timeout_s: time limit of one batch; ``inf`` if none.
     """
 
-    def __init__(
-        self,
-        driver: Driver,
-        batcher: Batcher,
-        upstreams: FunctionUpstreams,
-        metrics: Metrics,
-        recent: RecentBatches,
-        exec_timeout_s: float,
-    ) -> None:
+    def __init__(self, driver: Driver, recent: RecentBatches, exec_timeout_s: float) -> None:
         self._driver = driver
-        self._batcher = batcher
-        self._upstreams = upstreams
-        self._metrics = metrics
+        self._batcher = driver.batcher
+        self._upstreams = driver.upstreams
+        self._metrics = driver.metrics
         self._recent = recent
         self._exec_timeout_s = exec_timeout_s
         self._time_limits = TimeLimits(exec_timeout_s)

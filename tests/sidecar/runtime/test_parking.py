@@ -153,7 +153,7 @@ async def test_calls_refused_by_a_provider_are_counted() -> None:
         loop = cast("BatchLoop", server.overload)
         loop.load = LoadCounter(0.0)
         loop.refused_before(3)
-        assert 3 == loop._metrics.refusals["late"]
+        assert 3 == loop.metrics.refusals["late"]
         assert {"*": 3} == loop.load._sample.arrivals
 
 
