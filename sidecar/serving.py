@@ -71,8 +71,7 @@ async def serve_function(
         OSError: the address cannot be bound.
     """
     tracing = _tracing(options)
-    request_log = RequestLog.of(options.log_requests)
-    metrics = Metrics(settings, [request_log] if request_log else [], tracing)
+    metrics = Metrics(settings, RequestLog.of(options.log_requests), tracing)
     metrics.objective_check = _objective_check(settings)
 
     def policy_replaced(reason: str) -> None:

@@ -6,14 +6,14 @@ on request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from carpool.prometheus_text import Histogram, counter, gauge, histogram, render
 from sidecar.core.batch import CloseReason, Refusal
 from sidecar.runtime.outcome_counters import OTHERS, OutcomeCounters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from carpool.http.server import Server
     from carpool.prometheus_text import Family
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from sidecar.core.batcher import Batcher
     from sidecar.core.objective_check import ObjectiveCheck
     from sidecar.core.request import Request
+    from sidecar.runtime.request_log import RequestLog
+    from sidecar.runtime.tracing import Tracing
 
-__all__ = ["UNFIT", "Metrics", "Observer"]
+__all__ = ["UNFIT", "Metrics"]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SHORT_SECONDS = (
@@ -50,35 +52,13 @@ _STREAM_ENDS = ("complete", "cut_off", "caller_left")
 _FAILED_FROM = 500  # lowest status that counts as a failure of the function
 
 
-class Observer(Protocol):
-    """Interface of objects that are told how requests end."""
-
-    def ended(
-        self,
-        request: Request,
-        outcome: str,
-        status: int | None,
-        now: float,
-        batch: Batch | None = None,
-    ) -> None:
-        """Handle the end of a request.
-
-        Args:
-            request: the request.
-            outcome: as in ``batch_outcomes_total``.
-            status: status of its response; None if its caller has left.
-            now: monotonic seconds.
-            batch: the batch in which it was answered; None if the handler did not answer it.
-        """
-
-
 class Metrics:
     """The counters of one sidecar; `render` gives Prometheus's text format.
 
     Args:
         settings: settings of the function; None if it has no applications and objectives.
-        observers: told how requests end.
-        tracing: told how traced requests end.
+        request_log: told how requests end; None if they are not logged.
+        tracing: told how traced requests end; None if none are traced.
 
     Attributes:
         objective_check: compares execution times with the objective; None if there is none.
@@ -87,11 +67,11 @@ class Metrics:
     def __init__(
         self,
         settings: FunctionSettings | None = None,
-        observers: Sequence[Observer] = (),
-        tracing: Observer | None = None,
+        request_log: RequestLog | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._outcomes = OutcomeCounters(settings)
-        self._observers = observers
+        self._request_log = request_log
         self._tracing = tracing
         self.objective_check: ObjectiveCheck | None = None
         self.wait = Histogram(_SECONDS)
@@ -129,29 +109,21 @@ class Metrics:
         """Read the number of streams, and of requests waiting for one, from ``count``."""
         self._streams = count
 
-    def answered(self, request: Request, status: int, batch: Batch, now: float) -> None:
-        """Count a request that the handler answered in ``batch``."""
+    def answered(
+        self, request: Request, status: int, now: float, batch: Batch | None = None
+    ) -> None:
+        """Count a request that the handler answered in ``batch``, or has begun to stream."""
         failed = status >= _FAILED_FROM
         self._ended("failed" if failed else "done")
         outcome = self._outcomes.answered(request, now, failed=failed)
-        for observer in self._observers:
-            observer.ended(request, outcome, status, now, batch)
-        if self._tracing and request.payload.span is not None:
-            self._tracing.ended(request, outcome, status, now, batch)
-
-    def streams(self, request: Request, status: int, now: float) -> None:
-        """Count a request whose streamed response has begun; its time is measured until now."""
-        failed = status >= _FAILED_FROM
-        self._ended("failed" if failed else "done")
-        outcome = self._outcomes.answered(request, now, failed=failed)
-        for observer in self._observers:
-            observer.ended(request, outcome, status, now)
+        if self._request_log:
+            self._request_log.ended(request, outcome, status, now, batch)
         if self._tracing and request.payload.span is not None:
             self._tracing.ended(request, outcome, status, now)
 
     def stream_ended(self, how: str) -> None:
         """Count a stream by how it ended: ``complete``, ``cut_off`` or ``caller_left``."""
-        self.streams_ended[how] = self.streams_ended.get(how, 0) + 1
+        self.streams_ended[how] += 1
 
     def unanswered(self, request: Request, state: str, status: int | None, now: float) -> None:
         """Count a request that ended without a response from the handler.
@@ -164,14 +136,14 @@ class Metrics:
         """
         self._ended(state)
         self._outcomes.ended(request.app, state, background=request.background)
-        for observer in self._observers:
-            observer.ended(request, state, status, now)
+        if self._request_log:
+            self._request_log.ended(request, state, status, now)
         if self._tracing and request.payload.span is not None:
             self._tracing.ended(request, state, status, now)
 
     def refused(self, reason: str) -> None:
         """Count a request by the reason for its refusal, in addition to `unanswered`."""
-        self.refusals[reason] = self.refusals.get(reason, 0) + 1
+        self.refusals[reason] += 1
 
     def refused_unparsed(self, reason: str) -> None:
         """Count a request that was refused before it was parsed."""
@@ -180,11 +152,11 @@ class Metrics:
         self._outcomes.ended(OTHERS, "refused")
 
     def _ended(self, state: str) -> None:
-        self.requests[state] = self.requests.get(state, 0) + 1
+        self.requests[state] += 1
 
     def batch_closed(self, reason: str) -> None:
         """Count a batch by the reason why it closed."""
-        self.closed[reason] = self.closed.get(reason, 0) + 1
+        self.closed[reason] += 1
 
     def executed(self, batch: Batch) -> None:
         """Count an executed batch, whose time its instance has already learned."""
@@ -194,7 +166,7 @@ class Metrics:
 
     def restarted(self, reason: str) -> None:
         """Count an end of the function's process, before it is started again."""
-        self.restarts[reason] = self.restarts.get(reason, 0) + 1
+        self.restarts[reason] += 1
 
     def padded(self, padded: int, useful: int) -> None:
         """Count the elements of a batch of unequal lengths, padding and content."""

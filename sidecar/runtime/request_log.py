@@ -41,7 +41,15 @@ class RequestLog:
         now: float,
         batch: Batch | None = None,
     ) -> None:
-        """Log the end of a request, unless it is left out; as `Observer.ended`."""
+        """Log the end of a request, unless it is left out.
+
+        Args:
+            request: the request.
+            outcome: as in ``batch_outcomes_total``.
+            status: status of its response; None if its caller has left.
+            now: monotonic seconds.
+            batch: the batch in which it was answered; None without one.
+        """
         if status is not None and status < self._lowest:
             return
         payload = request.payload

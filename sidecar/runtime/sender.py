@@ -173,7 +173,7 @@ class Sender:
             if status == wire.STREAM_STATUS and _IS_STREAMED in head.headers:
                 self._driver.stream(request)  # no instance was up to declare this when it arrived
                 continue
-            self._metrics.answered(request, status, batch, now)
+            self._metrics.answered(request, status, now, batch)
             headers = (*head.headers, *chosen) if chosen else head.headers
             explain = request.payload.template.explain
             headers = (*headers, *_explanation(batch, request)) if explain else headers

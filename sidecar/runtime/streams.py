@@ -142,7 +142,7 @@ class Streams:
         def begins(status: int) -> None:
             nonlocal begun
             begun = True
-            self._metrics.streams(request, status, time.monotonic())
+            self._metrics.answered(request, status, time.monotonic())
 
         how = "complete"
         try:

@@ -171,16 +171,8 @@ class Tracing:
         else:
             self._end(span, now, outcome)
 
-    def ended(
-        self,
-        request: Request,
-        outcome: str,
-        status: int | None,
-        now: float,
-        batch: Batch | None = None,
-    ) -> None:
+    def ended(self, request: Request, outcome: str, status: int | None, now: float) -> None:
         """End the span of a traced request; as `RequestLog.ended`."""
-        del batch
         span = request.payload.span
         self._open -= 1
         span.attributes = {

@@ -122,7 +122,7 @@ def _streams(
     routes: Mapping[str, Route] | None = None,
 ) -> Streams:
     metrics: Any = SimpleNamespace(
-        watch_streams=_ignore, streams=_ignore, unanswered=unanswered, stream_ended=_ignore
+        watch_streams=_ignore, answered=_ignore, unanswered=unanswered, stream_ended=_ignore
     )
     readiness: Any = SimpleNamespace(failing=lambda: "", does_not_start=lambda: Overloaded("no"))
     upstreams: Any = _Upstreams(instances)
