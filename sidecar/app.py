@@ -43,7 +43,7 @@ async def _run(
     from sidecar.runtime.handler_process import HandlerProcess  # noqa: PLC0415 - after the start
     from sidecar.serving import serve_function  # noqa: PLC0415
 
-    handler = HandlerProcess(launch, started=started) if launch else None
+    handler = HandlerProcess(launch, started) if launch else None
     if handler:
         handler.start()
     try:

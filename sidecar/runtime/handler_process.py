@@ -47,21 +47,14 @@ class HandlerProcess:
 
     Args:
         launch: the process to start.
-        on_exit: called each time it ends, with the reason: ``died`` or ``hung``; None to use the
-            one given to `observe`.
         started: its first run, if that has begun already.
     """
 
-    def __init__(
-        self,
-        launch: HandlerLaunch,
-        on_exit: Callable[[str], None] | None = None,
-        started: EarlyStart | None = None,
-    ) -> None:
+    def __init__(self, launch: HandlerLaunch, started: EarlyStart | None = None) -> None:
         self._launch = launch
         self._started = started
         self._ends: list[str] = []  # before `observe`
-        self._on_exit = on_exit or self._ends.append
+        self._on_exit: Callable[[str], None] = self._ends.append
         self._on_ready: Callable[[], None] = lambda: None
         self._notices: ReadyNotices | None = None
         self._hung = ""
@@ -123,7 +116,7 @@ class HandlerProcess:
         """Set the callbacks; ``on_exit`` is also called for earlier ends.
 
         Args:
-            on_exit: as in the constructor.
+            on_exit: called each time it ends, with the reason: ``died`` or ``hung``.
             on_ready: called when the process itself says that it is ready, if it does.
         """
         self._on_exit, self._on_ready = on_exit, on_ready

@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
@@ -20,7 +21,16 @@ from sidecar.runtime.handler_process import HandlerProcess
 from tests.carpool.process.test_child import runs
 from tests.waiting import wait_until, wait_until_async
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 ROOT = Path(__file__).parents[3]
+
+
+def _observed(launch: HandlerLaunch, on_exit: Callable[[str], None]) -> HandlerProcess:
+    handler = HandlerProcess(launch)
+    handler.observe(on_exit, lambda: None)
+    return handler
 
 
 @pytest.mark.parametrize(
@@ -37,7 +47,7 @@ def test_restart_delay_grows_only_for_process_that_never_was_ready(
                 handler.became_ready()
 
         launch = HandlerLaunch((sys.executable, "-I", "-S", "-c", ""), os.environ, "", "")
-        handler = HandlerProcess(launch, died)
+        handler = _observed(launch, died)
         handler.start()
         await wait_until_async(lambda: len(caplog.messages) >= 3, what="the third death")
         await handler.stop(1.0)
@@ -53,7 +63,7 @@ def test_process_killed_by_unnamed_signal_is_restarted() -> None:
         deaths: list[str] = []
         script = "import os; os.kill(os.getpid(), 35)"
         launch = HandlerLaunch((sys.executable, "-I", "-S", "-c", script), os.environ, "", "")
-        handler = HandlerProcess(launch, deaths.append)
+        handler = _observed(launch, deaths.append)
         handler.start()
         await wait_until_async(lambda: len(deaths) >= 2, 20, what="the second death")
         await handler.stop(1.0)
@@ -73,7 +83,7 @@ def test_failed_start_is_retried_later() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
         argv = (sys.executable, "-I", "-S", "-c", "import signal; signal.pause()")
-        handler = HandlerProcess(HandlerLaunch(argv, os.environ, "", ""), died)
+        handler = _observed(HandlerLaunch(argv, os.environ, "", ""), died)
         handler.start()
         first_free = os.dup(0)
         os.close(first_free)
@@ -116,7 +126,7 @@ def test_leftover_daemon_does_not_delay_restart(tmp_path: Path, env: str, *, end
         argv = (sys.executable, "-I", "-S", "-c", script)
         key = f"of-this-test-{os.getpid()}"  # what another process marks so would be ended, too
         launch = HandlerLaunch(argv, {**os.environ, "handler_key": key}, "", key)
-        handler = HandlerProcess(launch, died)
+        handler = _observed(launch, died)
         handler.start()
         await wait_until_async(lambda: len(deaths) >= 2, what="the second death")
         await handler.stop(1.0)
@@ -147,7 +157,7 @@ def test_watchdog_probe_errors_are_dropped_from_output(
     async def run() -> None:
         ended = asyncio.Event()
         launch = HandlerLaunch((sys.executable, "-I", "-S", "-c", script), os.environ, "", "")
-        handler = HandlerProcess(launch, lambda _: ended.set())
+        handler = _observed(launch, lambda _: ended.set())
         handler.start()
         await ended.wait()
         await handler.stop(1.0)
@@ -166,7 +176,7 @@ def test_closed_stderr_does_not_stop_restarts() -> None:
         deaths: list[str] = []
         script = "import sys; sys.stderr.write('x' * 1_000_000)"
         launch = HandlerLaunch((sys.executable, "-I", "-S", "-c", script), dict(os.environ), "", "")
-        handler = HandlerProcess(launch, deaths.append)
+        handler = _observed(launch, deaths.append)
         handler.start()
         await wait_until_async(lambda: len(deaths) >= 2, what="the second death")
         await handler.stop(1.0)
@@ -187,7 +197,7 @@ def test_observer_added_late_is_notified_of_earlier_exit(tmp_path: Path) -> None
         launch = HandlerLaunch(argv, env, "", "", str(tmp_path))
         started = launch.start_early()
         assert started
-        handler = HandlerProcess(launch, started=started)
+        handler = HandlerProcess(launch, started)
         handler.start()
         await wait_until_async(lambda: handler.pid not in (0, started.pid), what="the second run")
         ends: list[str] = []
@@ -215,7 +225,7 @@ def test_process_stopped_during_takeover_leaves_no_child(tmp_path: Path, *, bega
         started = launch.start_early()
         assert started
         wait_until(pids.exists, what="the process")
-        handler = HandlerProcess(launch, started=started)
+        handler = HandlerProcess(launch, started)
         handler.start()
         if began:
             await asyncio.sleep(0)
@@ -248,7 +258,7 @@ def test_reason_is_the_handlers_own(printed: str, reason: str) -> None:
         lines = f"{printed}\n2026/11/28 17:13:38 Forked function has terminated: exit status 1\n"
         script = f"import sys; sys.stderr.write({lines!r})"
         launch = HandlerLaunch((sys.executable, "-I", "-S", "-c", script), os.environ, "", "")
-        handler = HandlerProcess(launch, lambda _: None)
+        handler = HandlerProcess(launch)
         handler.start()
         await wait_until_async(lambda: handler.failing != "", what="the third death")
         await handler.stop(1.0)
