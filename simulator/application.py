@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sidecar.core.request import RETURN_SHARE, Request
+from sidecar.core.request import DEADLINE_SHARE, Request
 
 if TYPE_CHECKING:
     from carpool.arrivals.processes import Times
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from simulator.simulated_sidecar import SimulatedSidecar
 
 __all__ = ["SendingApplication"]
-
-_DEADLINE_SHARE = 1 - RETURN_SHARE
 
 
 class SendingApplication:
@@ -62,7 +60,7 @@ class SendingApplication:
         now -= sidecar.skipped_s
         sidecar.requests = number = sidecar.requests + 1
         slo_s = self._slo_s
-        request = Request(number, None, now, deadline=now + slo_s * _DEADLINE_SHARE, app=self._name)
+        request = Request(number, None, now, deadline=now + slo_s * DEADLINE_SHARE, app=self._name)
         request.counted_as, request.due = self._name, now + slo_s
         if not sidecar.least:
             self._hold(request)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "CANARY_LABEL",
     "CLASS_LABEL",
     "FUNCTION_LABEL",
     "MADE_FROM_LABEL",
@@ -36,10 +37,10 @@ __all__ = [
 FUNCTION_LABEL = "carpool.function"
 CLASS_LABEL = "carpool.class"
 MADE_FROM_LABEL = "carpool.made-from"
+CANARY_LABEL = "com.carpool.canary"
 
 _LONGEST = 63
 _SCALING = ("com.carpool.scale.", "com.openfaas.scale.")
-_CANARY = "com.carpool.canary"
 _SIZE = ("com.carpool.cpu", "com.carpool.gpu", "com.carpool.memory", "com.carpool.batch.max")
 _COPIED = ("image", "namespace", "envProcess", "constraints", "secrets", "readOnlyRootFilesystem")
 
@@ -133,7 +134,7 @@ def class_function(base: Status, instance_class: InstanceClass) -> dict[str, Any
     for key in ("limits", "requests"):
         if base.document.get(key):
             document[key] = _resources(base.document[key], instance_class)
-    others = {name: text for name, text in base.annotations.items() if name != _CANARY}
+    others = {name: text for name, text in base.annotations.items() if name != CANARY_LABEL}
     document["annotations"] = others
     document["labels"] = _labels(base, instance_class)
     text = json.dumps(document, sort_keys=True)
@@ -170,7 +171,7 @@ def _labels(base: Status, instance_class: InstanceClass) -> dict[str, str]:
     own = {
         name: text
         for name, text in base.labels.items()
-        if not name.startswith(_SCALING) and name not in (*_SIZE, _CANARY)
+        if not name.startswith(_SCALING) and name not in (*_SIZE, CANARY_LABEL)
     }
     size = {
         "com.carpool.cpu": f"{instance_class.cpu:.6g}",

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.sync import SyncAnswer
-from scaler.control.class_function import CLASS_LABEL, FUNCTION_LABEL
+from scaler.control.class_function import CANARY_LABEL, CLASS_LABEL, FUNCTION_LABEL
 from scaler.control.controller import Controller
 from scaler.control.sync_pace import FOLLOWED_S, SOON_S, Pace
 
@@ -28,7 +28,6 @@ __all__ = ["Functions"]
 
 _POLICY_LABEL = "com.carpool.scale.policy"
 _NOT_SCALED = "fixed"
-_CANARY_LABEL = "com.carpool.canary"
 _S_PER_MINUTE = 60
 
 
@@ -189,7 +188,7 @@ def _divided(listed: Iterable[Status]) -> set[str]:
     """Return the functions whose calls are divided, and those that get a share of them."""
     names = set()
     for status in listed:
-        shares = status.labels.get(_CANARY_LABEL) or status.annotations.get(_CANARY_LABEL)
+        shares = status.labels.get(CANARY_LABEL) or status.annotations.get(CANARY_LABEL)
         if shares:
             names |= {status.name, *(part.partition("=")[0].strip() for part in shares.split(","))}
     return names

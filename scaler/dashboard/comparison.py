@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from carpool.log_histogram import quantile_s
-from scaler.dashboard.history import has_grown
+from scaler.dashboard.history import ENDED, has_grown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,6 @@ __all__ = ["Comparison"]
 
 _ALL = 100.0  # percent
 _S_PER_HOUR = 3600.0
-_ENDED = ("done", "failed", "expired", "refused")
 _QUANTILES = {"p50_s": 0.5, "p95_s": 0.95, "p99_s": 0.99}
 
 
@@ -84,7 +83,7 @@ class _Version:
         outcomes.subtract(self._first.outcomes)
         latency = Counter(self._last.latency)
         latency.subtract(self._first.latency)
-        ended = sum(outcomes[name] for name in _ENDED)
+        ended = sum(outcomes[name] for name in ENDED)
         return {
             "percent": self._percent,
             "measured": True,

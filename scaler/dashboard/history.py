@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from carpool.latency import Resources
     from carpool.scaling import Billing, Instances
 
-__all__ = ["History", "Reading", "Sample", "has_grown"]
+__all__ = ["ENDED", "History", "Reading", "Sample", "has_grown"]
 
 _WINDOW = 5  # samples that latencies and misses are taken over: one second has few requests
 _MISSED = ("late", "failed", "expired", "refused")
-_ENDED = ("done", "failed", "expired", "refused")
+ENDED = ("done", "failed", "expired", "refused")
 _S_PER_HOUR = 3600.0
 _DIGITS = 6
 
@@ -190,7 +190,7 @@ def _counts(reading: Reading) -> Iterable[tuple[str, int]]:
 
 
 def _miss_ratio(old: Mapping[str, int], new: Mapping[str, int]) -> float | None:
-    ended, missed = (_more(old, new, names) for names in (_ENDED, _MISSED))
+    ended, missed = (_more(old, new, names) for names in (ENDED, _MISSED))
     return min(1.0, missed / ended) if ended > 0 else None
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from carpool.variants.demand import VariantDemand
     from sidecar.core.dispatch import Route
 
-__all__ = ["RETURN_SHARE", "TERMINAL", "TRANSITIONS", "IllegalTransition", "Request", "State"]
+__all__ = ["DEADLINE_SHARE", "TERMINAL", "TRANSITIONS", "IllegalTransition", "Request", "State"]
 __all__ += ["advance"]
 
 
@@ -70,7 +70,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     _S.CANCELLED: frozenset(),
 }
 
-RETURN_SHARE = 1 / 16  # share of a request's time that is reserved for sending the response
+DEADLINE_SHARE = 15 / 16  # of a request's time; the rest is for sending the response
 TERMINAL = frozenset(state for state, successors in TRANSITIONS.items() if not successors)
 
 

@@ -26,7 +26,7 @@ from carpool.http.http_exchange import encode_answer
 from carpool.http.intake import Intake
 from carpool.http.refusal_budget import RefusalBudget
 from sidecar.core.batch import Refusal
-from sidecar.core.request import RETURN_SHARE
+from sidecar.core.request import DEADLINE_SHARE
 from sidecar.runtime import variant_demands
 from sidecar.runtime.metrics import UNFIT
 from sidecar.runtime.readiness import Readiness
@@ -263,7 +263,7 @@ class BatchLoop:
 
     def _refuses(self, waited_s: float) -> bool:
         """Return whether an interactive request parked for ``waited_s`` would be refused now."""
-        left_s = (self._objective_s - self._unread_s - waited_s) * (1 - RETURN_SHARE)
+        left_s = (self._objective_s - self._unread_s - waited_s) * DEADLINE_SHARE
         return self.batcher.admission.would_refuse(left_s, self._now())
 
     def _refuse_unparsed(self) -> errors.Answer | None:
@@ -297,7 +297,7 @@ class BatchLoop:
         """
         if self._spent_s < QUANTUM * self._objective_s or self._may_stream:
             return False
-        left_s = (self._objective_s - 3 * self._spent_s) * (1 - RETURN_SHARE)
+        left_s = (self._objective_s - 3 * self._spent_s) * DEADLINE_SHARE
         return self.batcher.admission.would_refuse(left_s, self._now())
 
     def refused_before(self, count: int) -> None:

@@ -19,7 +19,7 @@ from carpool import durations, wire
 from carpool.errors import BadRequest
 from carpool.validation.problems import nearest
 from carpool.variants.demand import VariantDemand
-from sidecar.core.request import RETURN_SHARE, Request
+from sidecar.core.request import DEADLINE_SHARE, Request
 from sidecar.runtime import body_parameters, variant_headers
 from sidecar.runtime.item_count import count_items
 from sidecar.runtime.merge_backoff import MergeBackoff
@@ -59,7 +59,6 @@ _KNOWN = _REPEATED | _PASSED_ONCE | {b"x-start-time"}
 
 _CLASSES = {b"interactive": False, b"batch": True}
 _OLDEST_STAMP_S = 300.0
-_DEADLINE_SHARE = 1 - RETURN_SHARE
 _TEMPLATES_MAX = 1024
 _TEMPLATE_BYTES_MAX = 2048  # of target and headers; larger ones rarely repeat and would fill memory
 
@@ -187,7 +186,7 @@ class Ingress:
         else:
             item_count = count_items(exchange.target, exchange.body)
         request = Request(self._ids, compat_key, arrived)  # keywords would take half as long again
-        request.deadline = arrived + budget_s * _DEADLINE_SHARE
+        request.deadline = arrived + budget_s * DEADLINE_SHARE
         request.item_count = item_count
         request.size_bytes = len(exchange.body) + len(head)
         request.background = template.background

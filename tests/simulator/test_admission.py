@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sidecar.core.admission.shedding import Shedding
-from sidecar.core.request import RETURN_SHARE, State
+from sidecar.core.request import DEADLINE_SHARE, State
 from sidecar.policies.planned import policy_of
 from sidecar.testing import Drive, ScriptedFunction
 from tests.simulator.load import At, Constant, Scripted, function, linear, plan, run
@@ -54,7 +54,7 @@ def test_simulated_overload_matches_batcher(batch: int, wait_s: float) -> None:
         queue_max=10**6,
         shedding=shedding,
     )
-    ends = live.run([(at, slo_s * (1 - RETURN_SHARE)) for at in times.tolist()])
+    ends = live.run([(at, slo_s * DEADLINE_SHARE) for at in times.tolist()])
     states = Counter(end.state for end in ends)
     served_s = [end.at - end.request.arrived for end in ends if end.state is State.DONE]
 

@@ -17,7 +17,7 @@ from carpool.http.refusal_budget import RefusalBudget
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
-from sidecar.core.request import RETURN_SHARE, Request
+from sidecar.core.request import DEADLINE_SHARE, Request
 from sidecar.policies.deadline import Deadline
 from sidecar.runtime.batch_loop import QUANTUM
 from sidecar.testing import FakeClock
@@ -145,7 +145,7 @@ class Loop:
             next(self._ids),
             "k",
             now,
-            deadline=now + (self._slo_s - waited_s) * (1 - RETURN_SHARE),
+            deadline=now + (self._slo_s - waited_s) * DEADLINE_SHARE,
             payload=connection,
         )
         if self.batcher.admit(request, now):
@@ -228,7 +228,7 @@ class Loop:
         return b"refused" if self.batcher.admission.refuse_unparsed(self.clock.now) else b""
 
     def _refuses(self, waited_s: float) -> bool:
-        left_s = (self._slo_s - self._unread_s - waited_s) * (1 - RETURN_SHARE)
+        left_s = (self._slo_s - self._unread_s - waited_s) * DEADLINE_SHARE
         return self.batcher.admission.would_refuse(left_s, self.clock.now)
 
     def _step(self) -> None:
