@@ -45,6 +45,7 @@ __all__ = [
     "CONTENT_TYPE",
     "CRASHES_HEADER",
     "FRAMING",
+    "JSON_LENGTH_HEADER",
     "KEY_HEADER",
     "NOT_BEGUN_HEADER",
     "OWN_HEADERS",
@@ -83,6 +84,8 @@ KEY_HEADER = "x-carpool-key"  # of a batch: shows that its receiver's own sideca
 STREAM_RULE_HEADER = "x-carpool-stream-rule"  # of a ready handler: which requests it streams
 STREAM_HEADER = "x-carpool-stream"  # of the handler's own answer to a request that is streamed
 STREAM_STATUS = 421  # with that header, for an item of a batch that has to be sent alone
+# Of an inference request or its answer: bytes of JSON in it, before the tensors that are bytes.
+JSON_LENGTH_HEADER = "inference-header-content-length"
 # What differs from request to request; the lines of these are the last of a head.
 OWN_HEADERS = frozenset(("traceparent", "tracestate", "x-call-id"))
 # of-watchdog logs a line for every request but those of Kubernetes's probes.

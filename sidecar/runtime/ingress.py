@@ -37,7 +37,7 @@ __all__ = ["Ingress", "Payload", "RequestTemplate", "fingerprint"]
 
 # Headers that a handler may use. The rest (hop-by-hop fields, what proxies add) would only make
 # heads differ, and every distinct head is parsed again on the other side.
-_JSON_LENGTH = b"inference-header-content-length"
+_JSON_LENGTH = wire.JSON_LENGTH_HEADER.encode()
 _CALLED = wire.CALLED_HEADER.encode()
 _PASSED = frozenset(
     (

@@ -30,7 +30,6 @@ _OK = 200
 _WITHOUT_EFFECT = frozenset(("GET", "HEAD"))
 _ERROR_FROM = 400
 _REASON_BYTES = 500
-_JSON_LENGTH = "inference-header-content-length"
 _NOT_PASSED = wire.FRAMING | {"content-type", "date", "server"}
 _PADDING = (0, 0)
 
@@ -95,7 +94,7 @@ class MergedCall:
             count, status = len(self._requests), response.status
             msg = f"the server answered {count} merged requests with {status}: {reason}"
             raise FunctionFault(msg)
-        length = response.header(_JSON_LENGTH.encode()) or b""
+        length = response.header(wire.JSON_LENGTH_HEADER.encode()) or b""
         parts = self._protocol.divided(Message(response.body, length), self._requests)
         content_type = _content_type(response)
         heads = [AnswerHead(content_type, _json_length(part)) for part in parts]
@@ -105,7 +104,7 @@ class MergedCall:
 
 def _json_length(message: Message) -> tuple[tuple[str, str], ...]:
     length = message.json_length.decode()
-    return ((_JSON_LENGTH, length),) if length else ()
+    return ((wire.JSON_LENGTH_HEADER, length),) if length else ()
 
 
 def _content_type(response: Response) -> str:

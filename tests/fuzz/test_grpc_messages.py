@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.errors import ClientFault, FunctionFault
+from carpool.wire import JSON_LENGTH_HEADER
 from sidecar.runtime.oip_grpc import answers, requests
 from sidecar.runtime.oip_grpc.answers import HttpAnswer
 from sidecar.runtime.oip_grpc.failures import Failure
@@ -46,7 +47,7 @@ def test_a_request_is_converted_or_refused(data: bytes) -> None:
     """A converted request has at most the allowed bytes behind its JSON."""
     with contextlib.suppress(ClientFault):
         request, _ = requests.infer(data, BODY_MAX)
-        length = int(dict(request.headers)[requests.JSON_LENGTH.encode()])
+        length = int(dict(request.headers)[JSON_LENGTH_HEADER.encode()])
         assert json.loads(request.body[:length])["inputs"] is not None
         assert len(request.body) - length <= max(BODY_MAX, len(data))
 
@@ -57,7 +58,7 @@ def test_response_is_converted_or_becomes_an_error(
     *, body: bytes, length: str, raw: bool, status: int
 ) -> None:
     """An answer that becomes an error always has a text."""
-    answer = HttpAnswer(status, body + bytes(8), ((requests.JSON_LENGTH, length),))
+    answer = HttpAnswer(status, body + bytes(8), ((JSON_LENGTH_HEADER, length),))
     with contextlib.suppress(FunctionFault):
         assert answers.inferred(answer, raw=raw)
     for convert in (answers.server, answers.model):

@@ -15,7 +15,7 @@ import numpy as np
 
 from carpool.caching import SmallCache
 from carpool.errors import BadRequest, CarpoolError, NotFound
-from carpool.wire import CALLED_HEADER, shared_head
+from carpool.wire import CALLED_HEADER, JSON_LENGTH_HEADER, shared_head
 from watchdog_plugin import answers, json_codec, logs
 from watchdog_plugin.answers import Answer
 from watchdog_plugin.content_coding import TooMuchTogetherError
@@ -259,7 +259,7 @@ class OnnxFunction:
     def _find_opener(self, head: bytes) -> Callable[[Item], Opened | Answer]:
         """Return the function that opens items with this head."""
         line = read_head(head)
-        json_length, called = line.headers.get(oip_binary.HEADER), line.headers.get(CALLED_HEADER)
+        json_length, called = line.headers.get(JSON_LENGTH_HEADER), line.headers.get(CALLED_HEADER)
         if oip.owns(line.path):
             route = self._protocol.route(line.method, line.path, called or "")
             if not isinstance(route, str):
@@ -278,7 +278,7 @@ class OnnxFunction:
     def _find_plain(self, head: bytes) -> bool:
         """Return whether items with this head go to `_open_json` and have plain JSON bodies."""
         opener, headers = self._opener(head), read_head(head).headers
-        plain = oip_binary.HEADER not in headers and "content-encoding" not in headers
+        plain = JSON_LENGTH_HEADER not in headers and "content-encoding" not in headers
         return plain and isinstance(opener, functools.partial) and opener.func == self._open_json
 
     def _open_inference(self, name: str, json_length: str | None, item: Item) -> Opened:

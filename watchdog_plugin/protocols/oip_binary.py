@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from watchdog_plugin.item import Item
     from watchdog_plugin.protocols.tensors import Array, Shape, TensorSpec
 
-__all__ = ["HEADER", "Tails", "answer", "open_body", "payload"]
+__all__ = ["Tails", "answer", "open_body", "payload"]
 
-HEADER = "inference-header-content-length"
 _LENGTH = struct.Struct("<I")
 _DIGITS = 15
 
@@ -193,5 +192,5 @@ def answer(value: object, payloads: Sequence[bytes | memoryview]) -> Answer:
 
 @functools.lru_cache(maxsize=256)
 def _head(length: int) -> bytes:
-    pairs = [("content-type", "application/octet-stream"), (HEADER, str(length))]
+    pairs = [("content-type", "application/octet-stream"), (wire.JSON_LENGTH_HEADER, str(length))]
     return wire.build_head("", pairs)

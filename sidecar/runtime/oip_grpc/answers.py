@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from carpool.errors import FunctionFault
+from carpool.wire import JSON_LENGTH_HEADER
 from sidecar.runtime.oip_grpc.messages import MESSAGES
-from sidecar.runtime.oip_grpc.requests import JSON_LENGTH
 from sidecar.runtime.oip_grpc.tensor_values import FIELDS, from_bytes, to_bytes
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def inferred(answer: HttpAnswer, *, raw: bool) -> bytes:
         answer: The response.
         raw: Whether tensors are to be raw, even if each has a typed field.
     """
-    length = answer.header(JSON_LENGTH)
+    length = answer.header(JSON_LENGTH_HEADER)
     whole = memoryview(answer.body)
     end = int(length) if length.isdecimal() and len(length) <= len(str(len(whole))) else len(whole)
     inference = _read(whole[:end], _Inference)

@@ -14,15 +14,15 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from carpool.errors import BadRequest, BodyTooLarge, shown
+from carpool.wire import JSON_LENGTH_HEADER
 from sidecar.runtime.oip_grpc.messages import MESSAGES
 from sidecar.runtime.oip_grpc.tensor_values import FIELDS, VALUE_BYTES, to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["JSON_LENGTH", "HttpRequest", "about_model", "infer", "parsed"]
+__all__ = ["HttpRequest", "about_model", "infer", "parsed"]
 
-JSON_LENGTH = "inference-header-content-length"
 _NAME_MAX = 1024  # characters
 _LENGTH_BYTES = 4  # before each element of BYTES
 _ENTRIES_MAX = 1024  # of inputs, outputs or parameters
@@ -83,7 +83,7 @@ def infer(data: bytes, body_max_bytes: int) -> tuple[HttpRequest, bool]:
     contents = _raw(request) if raw else _typed(request, body_max_bytes)
     text = msgspec.json.encode(_document(request, contents))
     body = b"".join((text, *contents))
-    headers = ((JSON_LENGTH.encode(), str(len(text)).encode()),)
+    headers = ((JSON_LENGTH_HEADER.encode(), str(len(text)).encode()),)
     return HttpRequest("POST", target, headers, body), raw
 
 
