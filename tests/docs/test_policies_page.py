@@ -79,7 +79,7 @@ def test_report_on_broken_promise_matches_page() -> None:
     """Check the policy of the page with a division by zero in its ``decide``."""
     names: dict[str, Any] = {"__name__": __name__}
     broken = CODE[0].text.replace("Decision(waiting.limit)", "Decision(1 / 0)")
-    exec(compile(broken, "policies.md", "exec"), names)
+    exec(compile(broken, "patient.py", "exec"), names)
     with pytest.raises(AssertionError) as report:
         check_policy(names["Patient"], {"share": 0.5})
     assert BROKEN.strip() == str(report.value)
