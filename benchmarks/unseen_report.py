@@ -41,8 +41,8 @@ def unseen_report(
         "",
         (
             f"`python -m benchmarks operators --unseen`, commit {commit or 'unknown'}, "
-            f"{origin.hardware}, {origin.runtime}. Every operator of a model is measured as a "
-            "graph of one node, within a minute a model; what the package's profiles know of "
+            f"{origin.hardware}, {origin.runtime}. Every operator of a model is measured after "
+            "its predecessor, within a minute a model; what the package's profiles know of "
             "it is not used. The model is run as well: on one thread afterwards, timed by the "
             "thread's own clock, on several threads in visits while its operators are measured. "
             "Medians of runs, on several threads of the fastest visit; every point that was "

@@ -63,13 +63,13 @@ class OperatorRow:
 
 
 class Alone(NamedTuple):
-    """Time of an operator that was measured as a graph of one node.
+    """Time of an operator that was measured without the rest of its model.
 
     Attributes:
         case: Kind, attributes, shapes.
         setting: Batch, threads, GPU.
         moved_mb: MB moved through the caches before each run, to imitate the rest of a model.
-        seconds: Median seconds.
+        seconds: Its duration in seconds.
     """
 
     case: Case
@@ -79,7 +79,7 @@ class Alone(NamedTuple):
 
 
 class RefusedOperator(NamedTuple):
-    """An operator that the runtime refuses to run as a graph of one node.
+    """An operator that the runtime refuses to run without the rest of its model.
 
     Attributes:
         case: Kind, attributes, shapes.

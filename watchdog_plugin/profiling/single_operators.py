@@ -1,4 +1,4 @@
-"""Measures operators alone, as graphs of one node, and the overhead of a run.
+"""Measures operators alone: each without the rest of its model.
 
 The model itself is never run, only each of its distinct operators, with its own weights. Before
 each run, as much memory is moved through the caches as a run of the model moves, so that weights
