@@ -269,7 +269,23 @@ class OperatorLatencyModel:
             return self.fit.run_s(unit, self._groups.longest_path_s(seconds), count)
         pairs = zip(seconds, self._groups.all, strict=True)
         kernels_s = sum(float(each @ group.counts) for each, group in pairs)
-        return self.fit.run_s(unit, kernels_s, count)
+        run_s = self.fit.run_s(unit, kernels_s, count)
+        is_measured = all(known.all() for known in measured)
+        return self._shared(unit, batch, run_s) if is_measured else run_s
+
+    def _shared(self, unit: ThreadsAndGpu, batch: int, run_s: float) -> float:
+        """Return the seconds of a run of measured operators, limited by those on one thread.
+
+        Several threads share the work, so a run takes at least their share of its time on one
+        thread, and, as the caller's thread does what the others do not begin, at most that time.
+        A sum outside is an error of measurement: operators of microseconds take less than the time
+        of several threads varies by.
+        """
+        alone = ThreadsAndGpu(1, unit.gpu)
+        if unit.threads <= 1 or not all(known.all() for known in self._corrections.measured(alone)):
+            return run_s
+        alone_s = self._plain_s(alone, batch)
+        return run_s if alone_s is None else min(max(run_s, alone_s / unit.threads), alone_s)
 
     def _timed(self, unit: ThreadsAndGpu, batch: int) -> list[Array]:
         """Return the seconds of the operators of each group, measured or predicted."""

@@ -147,6 +147,23 @@ def test_new_thread_count_is_predicted_from_measured_operators(database: Path) -
     assert pytest.approx(_slow_s(NET, 4, 4), rel=0.02) == model.predict(4, 4, 0)
 
 
+@pytest.mark.parametrize(("factor", "share"), [(0.1, 0.5), (0.8, None), (3.0, 1.0)])
+def test_several_threads_take_between_their_share_and_the_time_on_one(
+    database: Path, factor: float, share: float | None
+) -> None:
+    """A sum of operators outside is an error of measurement."""
+    one = _alone(NET)
+    two = [r._replace(setting=Setting(r.setting.batch, 2), seconds=factor * r.seconds) for r in one]
+    write_alone(database, HERE, [*one, *two], {1: COST, 2: COST})
+    model, _ = read_model(database, NET, HERE.hardware, HERE.runtime)
+    alone_s, run_s = model.predict(4, 1, 0), model.predict(4, 2, 0)
+    assert alone_s is not None
+    overhead_s = COST.per_run_s + COST.per_operator_s * len(NET.operators)
+    kernels_s = factor * (alone_s - overhead_s)
+    expected_s = kernels_s + overhead_s if share is None else share * alone_s
+    assert pytest.approx(expected_s, rel=1e-6) == run_s
+
+
 def test_times_count_only_if_enough_memory_was_moved_in_between() -> None:
     """Times count if as much memory was moved in between as the other operators of a run move."""
     unit, alone, beside = ThreadsAndGpu(1), graph([500, 500]), graph([500, 500, 2000, 2000])
