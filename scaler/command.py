@@ -16,6 +16,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import requests
 
@@ -106,6 +107,8 @@ def _asked(args: argparse.Namespace, path: str) -> Any:  # noqa: ANN401  JSON
     token_file = args.token_file or (TOKEN_FILE if TOKEN_FILE.exists() else None)
     problems = Problems()
     token = (read_text(token_file, problems) or "").strip() if token_file else ""
+    if args.url and not args.url.startswith(("http://", "https://")):
+        problems.add("--url", args.url, f"an URL with its scheme, such as {_URL}")
     problems.raise_if_any()
     headers = {"authorization": f"Bearer {token}"} if token else {}
     of_stack = not args.url and URL_FILE.exists()
@@ -148,7 +151,7 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    document = _asked(args, f"/v1/functions/{args.function}")
+    document = _asked(args, f"/v1/functions/{quote(args.function, safe='')}")
     if args.json:
         return _print_json(document)
     lines = [f"{document['name']}: {document['ready']} ready, {document['loading']} loading"]
@@ -167,7 +170,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _versions(args: argparse.Namespace) -> int:
-    document = _asked(args, f"/v1/history/{args.function}?after={_NEWER}")
+    document = _asked(args, f"/v1/history/{quote(args.function, safe='')}?after={_NEWER}")
     comparison = document["comparison"]
     if not comparison:
         message = f"{args.function} has no canaries: its label com.carpool.canary names them"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -119,6 +121,33 @@ def test_unreachable_scaler_is_reported() -> None:
     """The error names the option for another address."""
     with pytest.raises(CarpoolError, match="--url"):
         main(["status", "--url", "http://127.0.0.1:1"])
+
+
+def test_url_without_scheme_is_refused() -> None:
+    """The error shows how a URL looks."""
+    with pytest.raises(ConfigError, match=r"--url = 'localhost:8090'.*such as http://"):
+        main(["status", "--url", "localhost:8090"])
+
+
+def test_name_of_function_is_quoted() -> None:
+    """Another function is not explained instead of one whose name does not exist."""
+    paths: list[str] = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Answers) as running:
+        asked = threading.Thread(target=running.handle_request)
+        asked.start()
+        with pytest.raises(CarpoolError):
+            main(["explain", "net?x=1", "--url", f"http://127.0.0.1:{running.server_port}"])
+        asked.join()
+    assert ["/v1/functions/net%3Fx%3D1"] == paths
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
