@@ -84,7 +84,7 @@ class Before:
         ("raises", "ZeroDivisionError: division by zero (test_command_policy.py:"),
         ("answers", "propose() returned 'two, please', not a mapping of functions to Proposals"),
         ("stranger", "for nobody: it makes a proposal for a function that it was not given"),
-        ("nan", "routes[0].max_wait_s = 'NaN'"),
+        ("nan", "its wait_s is nan, expected seconds of at least 0"),
         ("invented", "it names huge-b1, a size that was not offered"),
         ("exits", "SystemExit: 7 (test_command_policy.py:"),
         ("million", "it wants 1000000 instances, expected 0 to 100000"),
