@@ -18,9 +18,7 @@ __all__ = ["InstanceState", "State"]
 _OVERLOADED, _RELIEVED = 0.95, 0.8  # shares of the saturation rate: enters, leaves the state
 _INTERFERED, _CALM = 1.5, 1.2  # multiples of the profile's latency: enters, leaves the state
 _OBSERVATIONS = 2  # in a row that change a state
-_REST = (
-    10  # observations in a row without a batch after which an interfered instance is tried again
-)
+_REST = 10  # observations in a row without a batch that end an interference
 
 
 class State(enum.Enum):
