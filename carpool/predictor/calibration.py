@@ -79,12 +79,22 @@ class _Expected(NamedTuple):
 
 
 class _Factors(NamedTuple):
-    """How much longer everything takes than on the laws' machine, by bound."""
+    """How much longer everything takes than on the laws' machine, by bound.
+
+    Attributes:
+        shared: Factors for all operators, by bound.
+        classes: Factors for arithmetic, by class.
+        families: The same for classes without a reference operator.
+        level: Factor for everything else.
+        rest: What remains of a class's reference operators, by class: their measured time, divided
+            by that of the law with these factors.
+    """
 
     shared: Mapping[str, float]
     classes: Mapping[str, float]
     families: Mapping[tuple[str, bool], float]
     level: float
+    rest: Mapping[str, float]
 
     def of(self, operator_class: str, family: str) -> Array:
         """Return one factor for each term of a class's law."""
@@ -102,7 +112,9 @@ def scaled(
 ) -> Fit:
     """Return a fit for the calibrated machine.
 
-    Classes without a law, but with a reference operator, get that of their family.
+    Classes without a law, but with a reference operator, get that of their family, so multiplied
+    that it yields the time of that operator: a kernel without vector instructions takes tens of
+    times as long as its family, though the law may consist of memory traffic.
 
     Args:
         fit: Fit with laws, of this processor or another one, for each number of threads.
@@ -130,13 +142,13 @@ def _scaled(
     scaled = {}
     for operator_class, family in classes.items():
         for how in ("", ALONE):
-            law = laws.get((operator_class + how, unit))
+            law, rest = laws.get((operator_class + how, unit)), 1.0
             if law is not None and stays:
                 continue
             if law is None and operator_class in factors.classes:
-                law = laws.get((f"any {family}{how}", unit))
+                law, rest = laws.get((f"any {family}{how}", unit)), factors.rest[operator_class]
             if law is not None:
-                scaled[operator_class + how, unit] = law * factors.of(operator_class, family)
+                scaled[operator_class + how, unit] = law * factors.of(operator_class, family) * rest
     return scaled
 
 
@@ -188,11 +200,15 @@ def _factors(rows: Sequence[_Expected]) -> _Factors | None:
     factors = non_negative(np.vstack([matrix, pull]), target)
     factors = np.clip(factors, prior / _MOST, prior * _MOST)
     classes = {name: float(factors[place[name]]) for name in whole}
+    rests: defaultdict[str, list[float]] = defaultdict(list)
+    for row, explained in zip(rows, matrix @ factors, strict=True):
+        rests[row.operator_class].append(1 / explained)
     return _Factors(
         {by: float(factors[place[by]]) for by in shared},
         classes,
         _of_families(rows, classes),
         level,
+        {name: median(of) for name, of in rests.items()},
     )
 
 

@@ -10,21 +10,26 @@ import numpy as np
 import pytest
 
 from carpool.errors import ConfigError
+from carpool.onnx_graph.operator_graph import Case
 from carpool.predictor.calibration import Calibration, scaled
 from carpool.predictor.calibration_file import (
     calibration_path,
     read_calibration,
     write_calibration,
 )
+from carpool.predictor.features import sized
 from carpool.predictor.fit import ThreadsAndGpu
 from carpool.predictor.fit_database import read_model
 from carpool.predictor.prediction_intervals import CALIBRATED, FOREIGN, scaling
 from carpool.predictor.profile import Alone, Origin, Overhead, Setting
+from carpool.predictor.roofline_terms import BOUNDS, WORK
 from carpool.predictor.roofs import roofs
 from tests.carpool.profiles import BATCHES, ORIGIN, graph, learnt, operator_s, run_s, taught
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 pytestmark = pytest.mark.xdist_group("profiles")  # what is learnt from them is learnt once
 HERE = Origin("another processor", ORIGIN.runtime)
@@ -145,6 +150,32 @@ def test_class_without_law_uses_law_of_its_family() -> None:
     assert ("dense", UNIT) in found.laws
     for key in (("any dense", UNIT), ("any dense", ThreadsAndGpu(2))):
         np.testing.assert_array_equal(found.laws[key], fit.laws[key])
+
+
+def test_class_without_law_takes_as_long_as_its_reference_operator() -> None:
+    """It may be tens of times slower than its family, in whose law arithmetic takes no time."""
+    usual = ("Relu", "Exp", "Sqrt", "Tanh", "Erf", "Sigmoid")
+    law = np.array([{"call": 1.0, WORK: 0.0}.get(by, 1e5) for by in BOUNDS["elementwise"]])
+    fit = replace(learnt(), laws={(name, UNIT): law for name in ("any elementwise", *usual)})
+    rows = []
+    for name, ratio in (*((name, 1.0) for name in usual), ("Neg", 30.0)):
+        for batch in (1, 8):
+            case = Case.parse(name, "{}", f"f32[{batch},4096]>f32[{batch},4096]")
+            parts_us = fit.operator_parts("Relu", "elementwise", UNIT, *_size(case))
+            assert parts_us is not None
+            rows.append(Alone(case, Setting(batch, 1), 0, ratio * parts_us.sum() / 1e6))
+    calibration = Calibration(HERE, tuple(rows), {1: COST})
+    classes = dict.fromkeys((*usual, "Neg"), "elementwise")
+    found = scaled(fit, calibration, classes, [])
+    for row in rows:
+        parts_us = found.operator_parts(row.case.op_type, "elementwise", UNIT, *_size(row.case))
+        assert parts_us is not None
+        assert pytest.approx(1e6 * row.seconds, rel=0.2) == parts_us.sum()
+
+
+def _size(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what a law takes: the case's sizes, and that nothing is cold."""
+    return np.array([sized(case).sizes]), np.zeros(1)
 
 
 def test_calibration_of_other_thread_counts_is_kept() -> None:
