@@ -55,12 +55,12 @@ def _measured(
     selection = Selection(profiles)
     dearest = max(profile.cost for profile in profiles)
     changed = chance.sample(profiles, min(count // 2, _CHANGES))
-    changes = _times([partial(selection.note, p.name, "i", State.ACTIVE) for p in changed])
+    changes = _times([partial(selection.note, p.name, [State.ACTIVE]) for p in changed])
     asked = [
         Requirements(chance.uniform(0, 1.2), chance.random(), chance.uniform(0, dearest))
         for _ in range(requests)
     ]
-    choices = _times([partial(selection.choose, each) for each in asked])
+    choices = _times([partial(selection.fits, each) for each in asked])
     figures = "".join(
         f"{times[int(share * (len(times) - 1))] * _US_PER_S:>{width}.1f}"
         for times, widths in ((choices, (9, 9)), (changes, (15, 9)))

@@ -3,10 +3,11 @@
     Inactive -loaded-> Active -at its saturation rate-> Overloaded
                        Active -latency above its profile, though not overloaded-> Interfered
 
-An instance returns to Active when that is over. Inactive ones are not measured. Measurements are
-noisy, so a state is left at another threshold than it is entered, and only after several such
-observations in a row. An instance that gets no requests, because it is never selected, has no
-latency: after a longer time it counts as Active again, and the next requests decide.
+An instance returns to Active when that is over. Inactive ones are not measured, and have no state
+here. Measurements are noisy, so a state is left at another threshold than it is entered, and only
+after several such observations in a row. An instance that gets no requests, because it is never
+selected, has no latency: after a longer time it counts as Active again, and the next requests
+decide.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ _REST = 10  # observations in a row without a batch that end an interference
 
 
 class State(enum.Enum):
-    """State of an instance; only Active ones get requests."""
+    """State of an instance that has loaded; only Active ones get requests."""
 
-    INACTIVE = "inactive"
     ACTIVE = "active"
     OVERLOADED = "overloaded"
     INTERFERED = "interfered"

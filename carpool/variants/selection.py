@@ -2,9 +2,9 @@
 
 Of the variants that meet the required accuracy, latency and cost, choose
 
-1. the cheapest one with an Active instance, the quickest of equals, on its least loaded instance;
+1. the cheapest one with an Active instance, the quickest of equals;
 2. else, of those without any instance, the one with the earliest response, loading included;
-3. else none: return the closest variant, for the caller to ask again.
+3. else none: `Selection.closest` is a variant for the caller to ask for instead.
 
 Overloaded and Interfered instances get no requests. The paper takes any Active variant that fits;
 Carpool takes the cheapest, so that a request costs no more than necessary. The choice is made for
@@ -14,7 +14,6 @@ changes of instances are reported by the caller.
 
 from __future__ import annotations
 
-import heapq
 import math
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,9 +22,9 @@ from carpool.variants.first_fit import FirstFit
 from carpool.variants.instance_states import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-__all__ = ["Choice", "Profile", "Requirements", "Selection"]
+__all__ = ["Profile", "Requirements", "Selection"]
 
 _HARDLY = 1e-12
 
@@ -67,63 +66,6 @@ class Profile(NamedTuple):
         return self.load_s + self.latency_s
 
 
-class Choice(NamedTuple):
-    """Choice for a request.
-
-    Attributes:
-        fits: The variant that serves it; None if no variant does.
-        instance: The least loaded of its Active instances; None if one has to be loaded first.
-        closest: If no variant fits, the one that differs least from the requirements.
-    """
-
-    fits: Profile | None
-    instance: str | None = None
-    closest: Profile | None = None
-
-
-class _Instances:
-    """The instances of one variant, with the Active ones in a heap by their loads.
-
-    Outdated entries of the heap are dropped when they reach the top.
-    """
-
-    __slots__ = ("_heap", "_loads", "_states")
-
-    def __init__(self) -> None:
-        self._states: dict[str, State] = {}
-        self._loads: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
-
-    def note(self, name: str, state: State, load: float) -> None:
-        """Record the state and the load of an instance; Inactive removes it."""
-        if state is State.INACTIVE:
-            self._states.pop(name, None)
-            self._loads.pop(name, None)
-            return
-        if len(self._heap) > 2 * len(self._states) + 2:
-            self._heap = [(self._loads[each], each) for each in self._loads if self._active(each)]
-            heapq.heapify(self._heap)
-        self._states[name], self._loads[name] = state, load
-        if state is State.ACTIVE:
-            heapq.heappush(self._heap, (load, name))
-
-    def least_loaded(self) -> str | None:
-        """Return the Active instance with the least load, the first by name among equals."""
-        heap = self._heap
-        while heap:
-            load, name = heap[0]
-            if self._active(name) and self._loads[name] == load:
-                return name
-            heapq.heappop(heap)
-        return None
-
-    def _active(self, name: str) -> bool:
-        return self._states.get(name) is State.ACTIVE
-
-    def __len__(self) -> int:
-        return len(self._states)
-
-
 class Selection:
     """Selection among the variants of one application.
 
@@ -144,28 +86,11 @@ class Selection:
         self._accuracies = sorted({profile.accuracy for profile in profiles})
         self._latencies_s = sorted({profile.latency_s for profile in profiles})
         self._costs = sorted({profile.cost for profile in profiles})
-        self._instances = {profile.name: _Instances() for profile in profiles}
-        self._runs: dict[str, State] = dict.fromkeys(self._instances, State.INACTIVE)
 
-    def note(self, variant: str, instance: str, state: State, load: float = 0.0) -> None:
-        """Record the state and the load of an instance of a variant; Inactive removes it."""
-        instances = self._instances[variant]
-        instances.note(instance, state, load)
-        if instances.least_loaded() is not None:
-            runs = State.ACTIVE
-        else:
-            runs = State.OVERLOADED if len(instances) else State.INACTIVE
-        if runs is not self._runs[variant]:
-            self._runs[variant] = runs
-            self._active.set(variant, present=runs is State.ACTIVE)
-            self._inactive.set(variant, present=runs is State.INACTIVE)
-
-    def choose(self, required: Requirements) -> Choice:
-        """Return the choice of Algorithm 1."""
-        profile = self.fits(required)
-        if profile is None:
-            return Choice(None, closest=self.closest(required))
-        return Choice(profile, self._instances[profile.name].least_loaded())
+    def note(self, variant: str, states: Collection[State]) -> None:
+        """Record the states of all instances of a variant; none at first."""
+        self._active.set(variant, present=State.ACTIVE in states)
+        self._inactive.set(variant, present=not states)
 
     def fits(self, required: Requirements) -> Profile | None:
         """Return the variant that Algorithm 1 chooses; None if no variant fits."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from carpool.variants.instance_states import State
 from carpool.variants.selection import Profile, Selection
 from sidecar.core.dispatch import Route
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from carpool.plan import OnOffer
     from carpool.variants.demand import VariantDemand
+    from carpool.variants.instance_states import State
 
 __all__ = ["VariantRouter"]
 
@@ -64,11 +64,13 @@ class VariantRouter:
         """Set the states of all instances, by class and address; return whether any changed."""
         if states == self._states:
             return False
-        for key in self._states.keys() - states.keys():
-            self._set_state(*key, State.INACTIVE)
-        for key, state in states.items():
-            if self._states.get(key) is not state:
-                self._set_state(*key, state)
+        changed = {name for (name, _), _ in states.items() ^ self._states.items()}
+        of_class: dict[str, list[State]] = {n: [] for n in self._offers.keys() & changed}
+        for (name, _), state in states.items():
+            if name in of_class:
+                of_class[name].append(state)
+        for name, own in of_class.items():
+            self._selection.note(name, own)
         self._states = dict(states)
         self._running = {self._offers[n].variant for n, _ in states if n in self._offers}
         self._chosen.clear()
@@ -121,10 +123,6 @@ class VariantRouter:
         if self.would_fit(coarse) or not self.would_fit(demand):
             return coarse
         return demand.coarse(*snapped)
-
-    def _set_state(self, name: str, address: str, state: State) -> None:
-        if name in self._offers:
-            self._selection.note(name, address, state)
 
     def _route(self, name: str) -> Route | None:
         """Return the route to a class or to all classes of a variant; None if there is neither."""
