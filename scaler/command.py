@@ -103,7 +103,8 @@ def _asking(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return parser
 
 
-def _asked(args: argparse.Namespace, path: str) -> Any:  # noqa: ANN401  JSON
+def _asked(args: argparse.Namespace, path: str, key: str) -> dict[str, Any]:
+    """Return the scaler's answer, which has ``key`` if it is a scaler's."""
     token_file = args.token_file or (TOKEN_FILE if TOKEN_FILE.exists() else None)
     problems = Problems()
     token = (read_text(token_file, problems) or "").strip() if token_file else ""
@@ -125,13 +126,18 @@ def _asked(args: argparse.Namespace, path: str) -> Any:  # noqa: ANN401  JSON
                 f"({message})"
             )
         raise _ScalerError(message) from error
+    if not isinstance(document, dict):
+        document = {}
     if answer.status_code != requests.codes.ok:
         raise _ScalerError(str(document.get("error", answer.status_code)))
+    if key not in document:
+        message = f"{url} is not a scaler: expected `{key}` in its answer to {path}"
+        raise _ScalerError(message)
     return document
 
 
 def _status(args: argparse.Namespace) -> int:
-    status = _asked(args, "/v1/functions")
+    status = _asked(args, "/v1/functions", "functions")
     notes = [f"{line['name']}: {note}" for line in status["functions"] for note in line["notes"]]
     wrong = int(bool(notes or status["trouble"]))
     if args.json:
@@ -151,7 +157,7 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    document = _asked(args, f"/v1/functions/{quote(args.function, safe='')}")
+    document = _asked(args, f"/v1/functions/{quote(args.function, safe='')}", "plan")
     if args.json:
         return _print_json(document)
     lines = [f"{document['name']}: {document['ready']} ready, {document['loading']} loading"]
@@ -170,7 +176,8 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _versions(args: argparse.Namespace) -> int:
-    document = _asked(args, f"/v1/history/{quote(args.function, safe='')}?after={_NEWER}")
+    path = f"/v1/history/{quote(args.function, safe='')}?after={_NEWER}"
+    document = _asked(args, path, "comparison")
     comparison = document["comparison"]
     if not comparison:
         message = f"{args.function} has no canaries: its label com.carpool.canary names them"
@@ -205,7 +212,7 @@ def _version_row(version: Mapping[str, Any], spent: str) -> tuple[str, ...]:
 
 
 def _shadow(args: argparse.Namespace) -> int:
-    shadow = _asked(args, "/v1/shadow")
+    shadow = _asked(args, "/v1/shadow", "functions")
     if args.json:
         return _print_json(shadow)
     rows = [("FUNCTION", "POLICY", "CORE-S", "GPU-%S", "COST", "SHORT S")]

@@ -162,6 +162,16 @@ def test_status_exits_with_1_if_something_is_wrong(
     assert trouble in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("answer", [{"status": "UP"}, [], "up"])
+def test_answer_of_another_server_is_reported(answer: object) -> None:
+    """What answers at the URL may be another server, such as the gateway."""
+    with (
+        server(json.dumps(answer).encode()) as (url, _),
+        pytest.raises(CarpoolError, match="is not a scaler: expected"),
+    ):
+        main(["status", "--url", url])
+
+
 def test_ended_stack_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file with its scaler's address may still exist."""
     monkeypatch.chdir(tmp_path)
