@@ -22,7 +22,10 @@ __all__ = ["Rates", "read"]
 _S_PER_MINUTE = 60.0
 _LATEST_S = 1e10  # Unix times until 2286, but not in milliseconds
 _COLUMNS = {
-    "start_s": Column("a number of seconds from 0 to 1e10", lambda value: 0 <= value <= _LATEST_S),
+    "start_s": Column(
+        "a number of seconds from 0 to 1e10, for a date its Unix time",
+        lambda value: 0 <= value <= _LATEST_S,
+    ),
     "requests_per_minute": Column("a rate of at least 0", lambda value: value >= 0),
 }
 
