@@ -40,12 +40,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_page_code_makes_trace_from_log(folder: Path) -> None:
+@pytest.mark.parametrize(("span_s", "steps"), [(35, 4), (5, 1)])
+def test_page_code_makes_trace_from_log(folder: Path, span_s: int, steps: int) -> None:
     """The trace has a request for each line of the log, in steps of ten seconds."""
-    (folder / "times.txt").write_text("".join(f"{1000 + n % 35}.5\n" for n in range(700)))
+    (folder / "times.txt").write_text("".join(f"{1000 + n % span_s}.5\n" for n in range(700)))
     exec(compile(CODE, "advise.md", "exec"), {"__name__": __name__})
     trace = read_trace(folder / "trace.csv")
-    assert (0.0, 10.0, 20.0, 30.0) == trace.starts_s
+    assert tuple(10.0 * n for n in range(steps + 1)) == trace.starts_s
     assert trace.mean_rate * trace.end_s == pytest.approx(700)
 
 
