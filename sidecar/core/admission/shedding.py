@@ -29,6 +29,8 @@ _WINDOW_S = 10.0
 _HALF_LIFE_S = 5.0  # of the margin; under overload, this covers many batches
 _AGING_S = 0.1
 _MARGIN_SHARE_MAX = 1 / 8  # of the time that a request may take
+_MARGIN_SHARE_OVERLOADED = 1 / 4
+_OVERLOADED = 0.1  # share of a window's arrivals that is refused
 _QUANTILE = 0.99  # share of batches that should be answered within prediction and margin
 _RUN_BATCHES = 10  # errors are correlated over about one queue length
 
@@ -72,7 +74,8 @@ class ClassShedding:
         """Return the seconds to add to the prediction for a request with a budget of ``budget_s``.
 
         At most a small part of the budget: a refused request could have been in time, while an
-        admitted one that turns out to be late is given up in the queue for those behind it.
+        admitted one that turns out to be late is given up in the queue for those behind it. While
+        many have to be refused anyway, it may be larger, so that fewer are given up after waiting.
         """
         if now - self._aged >= _AGING_S:
             self._age(now)
@@ -87,7 +90,7 @@ class ClassShedding:
             budget_s: time budget of the requests; they can raise the margin to a part of it.
         """
         if error_s > self.margin_s:
-            raised_s = min(error_s, self.margin_s + exec_s, _MARGIN_SHARE_MAX * budget_s)
+            raised_s = min(error_s, self.margin_s + exec_s, self._share_max * budget_s)
             self.margin_s = max(self.margin_s, raised_s)
         else:
             lowered_s = self.margin_s - (1 - _QUANTILE) * exec_s / _RUN_BATCHES
@@ -100,7 +103,12 @@ class ClassShedding:
         return refused
 
     def _margin(self, budget_s: float) -> float:
-        return min(self.margin_s, _MARGIN_SHARE_MAX * budget_s)
+        return min(self.margin_s, self._share_max * budget_s)
+
+    @property
+    def _share_max(self) -> float:
+        overloaded = self._refused > _OVERLOADED * self._arrived
+        return _MARGIN_SHARE_OVERLOADED if overloaded else _MARGIN_SHARE_MAX
 
     def _age(self, now: float) -> None:
         self.margin_s *= 0.5 ** ((now - self._aged) / _HALF_LIFE_S)
