@@ -26,8 +26,9 @@ __all__ = ["AccessControl", "is_call"]
 
 _JSON = b"application/json"
 _BY_BROWSERS = frozenset((b"origin", b"sec-fetch-site"))
+_QUEUED_CALL = "/async-function/"
 _DOCUMENT_BYTES = 2 * 1024 * 1024  # etcd, where Kubernetes keeps such documents, takes 1.5 MiB
-_FORBIDDEN, _TOO_LARGE, _UNSUPPORTED = 403, 413, 415
+_FORBIDDEN, _TOO_LARGE, _UNSUPPORTED, _NOT_IMPLEMENTED = 403, 413, 415, 501
 
 
 class AccessControl:
@@ -49,20 +50,15 @@ class AccessControl:
             return None
         path = exchange.path
         if reason := self._hosts.refusal(exchange):
-            exchange.reply(_FORBIDDEN, errors.body(reason))
-            return _FORBIDDEN
+            return _refuse(exchange, _FORBIDDEN, reason)
+        if path.startswith(_QUEUED_CALL):  # faas-cli sends no credentials with it
+            call = PREFIX + path[len(_QUEUED_CALL) :]
+            reason = f"{path!r}: calls are queued only by OpenFaaS's gateway; expected {call!r}"
+            return _refuse(exchange, _NOT_IMPLEMENTED, reason)
         if path != "/healthz" and self._auth and not self._auth.admits(exchange):
             return self._auth.refuse(exchange)
-        if path.startswith("/system/") and exchange.body and not _is_json(exchange):
-            given = (exchange.header(b"content-type") or b"").decode("latin-1")
-            reason = f"content-type = {given!r}: expected {_JSON.decode()}; curl: --json"
-            exchange.reply(_UNSUPPORTED, errors.body(reason))
-            return _UNSUPPORTED
-        if len(exchange.body) > _DOCUMENT_BYTES:
-            reason = f"a body of {len(exchange.body)} bytes: expected at most {_DOCUMENT_BYTES}"
-            exchange.reply(_TOO_LARGE, errors.body(reason))
-            return _TOO_LARGE
-        return None
+        fault = _fault_of_body(exchange)
+        return _refuse(exchange, *fault) if fault else None
 
 
 def is_call(target: str) -> bool:
@@ -73,6 +69,21 @@ def is_call(target: str) -> bool:
         return True
     rest = target[len(PREFIX) :].partition("?")[0].partition("/")[2]
     return rest != "metrics"
+
+
+def _refuse(exchange: Exchange, status: int, reason: str) -> int:
+    exchange.reply(status, errors.body(reason))
+    return status
+
+
+def _fault_of_body(exchange: Exchange) -> tuple[int, str] | None:
+    if exchange.path.startswith("/system/") and exchange.body and not _is_json(exchange):
+        given = (exchange.header(b"content-type") or b"").decode("latin-1")
+        return _UNSUPPORTED, f"content-type = {given!r}: expected {_JSON.decode()}; curl: --json"
+    if len(exchange.body) > _DOCUMENT_BYTES:
+        size = len(exchange.body)
+        return _TOO_LARGE, f"a body of {size} bytes: expected at most {_DOCUMENT_BYTES}"
+    return None
 
 
 def _is_json(exchange: Exchange) -> bool:

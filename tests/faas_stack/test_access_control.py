@@ -96,6 +96,14 @@ async def test_only_calls_and_health_are_allowed_without_credentials(rig: Rig) -
     assert b'"fn.openfaas-fn"' in (await sent(rig, "GET", "/metrics", ADMIN.header)).body
 
 
+@story(ProcessStage(), auth=BasicAuth(*ADMIN))
+async def test_queued_calls_are_refused_with_the_reason(rig: Rig) -> None:
+    """A queued call, sent without credentials, is not refused for their lack."""
+    answer = await sent(rig, "POST", "/async-function/fn", body=b"x")
+    assert 501 == answer.status
+    assert b"only by OpenFaaS's gateway; expected '/function/fn'" in answer.body
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
