@@ -65,6 +65,10 @@ class Layers:
         """Add a constant of integers and return its name."""
         return self._constant(np.array(values, np.int64))
 
+    def floats(self, *values: float) -> str:
+        """Add a constant of floats and return its name."""
+        return self._constant(np.array(values, np.float32))
+
     def scalar(self, value: float) -> str:
         """Add a scalar constant and return its name."""
         return self._constant(np.array(value, np.float32))

@@ -62,7 +62,7 @@ def detector() -> onnx.ModelProto:
         net.op(
             "Resize",
             "",
-            _floats(net, 1, 1, 2, 2),
+            net.floats(1, 1, 2, 2),
             mode="nearest",
             nearest_mode="floor",
             coordinate_transformation_mode="asymmetric",
@@ -237,7 +237,7 @@ def segmenter() -> onnx.ModelProto:
         net.op("Conv", weights, kernel_shape=[3, 3], dilations=[step] * 2, pads=[step] * 4)
         ends.append(net.op("Relu").last)
     net.concat(ends, 1).conv(192, 19, 1)
-    return net.op("Resize", "", _floats(net, 1, 1, 8, 8), mode="linear").model()
+    return net.op("Resize", "", net.floats(1, 1, 8, 8), mode="linear").model()
 
 
 def keyword() -> onnx.ModelProto:
@@ -312,10 +312,6 @@ UNSEEN: dict[str, Model] = {
 def _silu(net: Layers) -> Layers:
     before = net.last
     return net.op("Sigmoid").op("Mul", before)
-
-
-def _floats(net: Layers, *values: float) -> str:
-    return net._constant(np.array(values, np.float32))  # noqa: SLF001
 
 
 def _slice(net: Layers, name: str, begin: int, end: int) -> Layers:
