@@ -14,7 +14,7 @@ applications are planned for as one, with the tightest objective.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.arrivals.counted import CountedArrivals
@@ -23,9 +23,8 @@ from carpool.arrivals.processes import Poisson
 from carpool.arrivals.superposition import superposed
 from carpool.recent import Recent, Same
 from carpool.scaling import Proposal
-from carpool.validation.problems import Problems
 from scaler.policies.batch import sizes
-from scaler.policies.batch.task import Aims, BatchTask
+from scaler.policies.batch.task import BatchParams, BatchTask
 from scaler.policies.common.alike import alike
 
 if TYPE_CHECKING:
@@ -45,46 +44,10 @@ _MODELS = 1024  # models whose execution times are remembered
 class Batch:
     """Finds the cheapest size, batch and window for a percentile, or the fastest for a budget."""
 
-    @dataclass(frozen=True, slots=True)
-    class Params:
-        """Parameters of `Batch`.
+    Params = BatchParams
 
-        Attributes:
-            budget: maximum cost of a request; null: minimise the cost within the objective.
-            reserve: share of the permitted late requests that is kept for busy instances.
-            windows: number of windows up to the objective to try.
-            gain: share of the cost, or of the latency, that a change must save.
-            amortised_s: seconds within which a change of instances must recover their loading.
-            learn: number of rounds, at least 30, from whose rates bursts are learned if the arrival
-                process is unknown; 0: assume Poisson arrivals at the rate of the round.
-        """
-
-        budget: float | None = None
-        reserve: float = 0.2
-        windows: int = 128
-        gain: float = 0.05
-        amortised_s: float = 600.0
-        learn: int = 60
-
-        def __post_init__(self) -> None:
-            """Refuse parameters that are out of range."""
-            problems = Problems()
-            shares, seconds = ("reserve", "gain"), ("amortised_s",)
-            expected = "null or a number above 0"
-            problems.check(self, ("budget",), lambda v: 0 < v < math.inf, expected)
-            problems.check(self, shares, lambda v: 0 <= v < 1, "a number from 0 to below 1")
-            if not 1 <= self.windows <= 1024:  # noqa: PLR2004  the tables grow with the square
-                problems.add("windows", self.windows, "a whole number from 1 to 1024")
-            problems.check(self, seconds, lambda v: 0 < v < math.inf, "a number above 0")
-            if self.learn and self.learn < 30:  # noqa: PLR2004  fewer tell nothing
-                problems.add("learn", self.learn, "0 or a whole number of at least 30")
-            problems.raise_if_any()
-
-    def __init__(self, params: Params) -> None:
-        self._aims = Aims(
-            params.budget, params.reserve, params.windows, params.gain, params.amortised_s
-        )
-        self._learn = params.learn
+    def __init__(self, params: BatchParams) -> None:
+        self._params = params
         self._counted: dict[str, CountedArrivals] = {}
         self._plain_rps: dict[str, float] = {}
         self._tasks: Recent[BatchTask] = Recent(1)
@@ -118,13 +81,13 @@ class Batch:
         )
         return self._tasks.of(
             (*key, process, load.tightest_s, Same(load.billing)),
-            lambda: BatchTask(self._aims, load, process, instance_sizes),
+            lambda: BatchTask(self._params, load, process, instance_sizes),
         )
 
     def _arrivals(self, load: FunctionLoad, now_s: float) -> Markovian:
         """Return the known process of all requests; Poisson if only the rate is known."""
-        if self._learn and all(app.arrivals is None for app in load.apps):
-            counted = self._counted.setdefault(load.name, CountedArrivals(self._learn))
+        if self._params.learn and all(app.arrivals is None for app in load.apps):
+            counted = self._counted.setdefault(load.name, CountedArrivals(self._params.learn))
             counted.note(now_s, load.rate_rps)
             if counted.bursty and load.rate_rps > 0:
                 return counted.bursty

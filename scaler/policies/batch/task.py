@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.arrivals.markov import MarkovArrivals
 from carpool.plain_number import plain
+from carpool.validation.problems import Problems
 from scaler.policies.batch.instances import BatchFleet
 from scaler.policies.batch.search import BatchSearch, Choice, examined
 from scaler.policies.common.draft import Draft, running
@@ -24,29 +25,46 @@ if TYPE_CHECKING:
     from carpool.scaling import Billing, ClusterView, FunctionLoad
     from scaler.policies.batch.sizes import InstanceSize
 
-__all__ = ["Aims", "BatchTask"]
+__all__ = ["BatchParams", "BatchTask"]
 
 _TRIED = 6  # instance sizes that are tried until one fits
 _MS_PER_S = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Aims:
-    """What to optimize, and when to change the plan.
+class BatchParams:
+    """Parameters of `Batch`.
 
     Attributes:
-        budget: Highest cost of a request; None: as little as the objective allows.
-        reserve: Share of the allowed late requests that is reserved for busy instances.
-        windows: Number of windows to try.
-        gain: Share of the cost, or of the latency, that a change must save.
-        amortised_s: Seconds in which a change of instances must pay for their loading.
+        budget: maximum cost of a request; null: minimise the cost within the objective.
+        reserve: share of the permitted late requests that is kept for busy instances.
+        windows: number of windows up to the objective to try.
+        gain: share of the cost, or of the latency, that a change must save.
+        amortised_s: seconds within which a change of instances must recover their loading.
+        learn: number of rounds, at least 30, from whose rates bursts are learned if the arrival
+            process is unknown; 0: assume Poisson arrivals at the rate of the round.
     """
 
-    budget: float | None
-    reserve: float
-    windows: int
-    gain: float
-    amortised_s: float
+    budget: float | None = None
+    reserve: float = 0.2
+    windows: int = 128
+    gain: float = 0.05
+    amortised_s: float = 600.0
+    learn: int = 60
+
+    def __post_init__(self) -> None:
+        """Refuse parameters that are out of range."""
+        problems = Problems()
+        shares, seconds = ("reserve", "gain"), ("amortised_s",)
+        expected = "null or a number above 0"
+        problems.check(self, ("budget",), lambda v: 0 < v < math.inf, expected)
+        problems.check(self, shares, lambda v: 0 <= v < 1, "a number from 0 to below 1")
+        if not 1 <= self.windows <= 1024:  # noqa: PLR2004  the tables grow with the square
+            problems.add("windows", self.windows, "a whole number from 1 to 1024")
+        problems.check(self, seconds, lambda v: 0 < v < math.inf, "a number above 0")
+        if self.learn and self.learn < 30:  # noqa: PLR2004  fewer tell nothing
+            problems.add("learn", self.learn, "0 or a whole number of at least 30")
+        problems.raise_if_any()
 
 
 class _Option(NamedTuple):
@@ -66,7 +84,7 @@ class BatchTask:
     """The planning task of one function at one load.
 
     Args:
-        aims: What to optimize.
+        params: Parameters of the policy.
         load: The function; its plan, instances and queue may change from round to round.
         process: The arrival process.
         instance_sizes: The instance sizes that its model knows.
@@ -74,12 +92,12 @@ class BatchTask:
 
     def __init__(
         self,
-        aims: Aims,
+        params: BatchParams,
         load: FunctionLoad,
         process: Markovian,
         instance_sizes: tuple[InstanceSize, ...],
     ) -> None:
-        self._aims = aims
+        self._params = params
         self._model = load.model
         self._process = process
         self._objective_s = self._target_s = load.tightest_s
@@ -119,17 +137,17 @@ class BatchTask:
         return draft, best.fleet
 
     def _find(self) -> None:
-        aims, miss = self._aims, (1 - self._percentile) * (1 - self._aims.reserve)
+        params, miss = self._params, (1 - self._percentile) * (1 - self._params.reserve)
         fastest_s = min(
             float(instance_size.service.seconds.min()) for instance_size in self._instance_sizes
         )
-        longest_s = self._objective_s - (0.0 if aims.budget is not None else fastest_s)
+        longest_s = self._objective_s - (0.0 if params.budget is not None else fastest_s)
         if longest_s <= 0:
             longest_s = self._objective_s
         search = BatchSearch(
-            self._process, self._instance_sizes, self._billing, longest_s, aims.windows
+            self._process, self._instance_sizes, self._billing, longest_s, params.windows
         )
-        if aims.budget is None:
+        if params.budget is None:
             self._choices = search.within(self._objective_s, miss)
             self._why_not = (
                 f"No size meets {plain(self._objective_s * _MS_PER_S)} ms for "
@@ -137,10 +155,10 @@ class BatchTask:
                 f"{plain(fastest_s * _MS_PER_S)} ms."
             )
             return
-        best_s, self._choices = search.quickest(aims.budget, miss)
-        self._target_s = best_s * (1 + aims.gain)
+        best_s, self._choices = search.quickest(params.budget, miss)
+        self._target_s = best_s * (1 + params.gain)
         self._why_not = (
-            f"A budget of {plain(aims.budget)} for a request is below the lowest possible cost "
+            f"A budget of {plain(params.budget)} for a request is below the lowest possible cost "
             f"of {plain(search.cheapest_cost())}."
         )
 
@@ -152,16 +170,16 @@ class BatchTask:
         if current[0] is best.instance_size and current[1:] == (best.batch_size, best.window_s):
             return None, ""
         now = self._examined(current)
-        budget = math.inf if self._aims.budget is None else self._aims.budget
+        budget = math.inf if self._params.budget is None else self._params.budget
         if now.late > 1 - self._percentile or not now.cost <= budget:
             return None, ""
-        if self._aims.budget is not None:
+        if self._params.budget is not None:
             return now, "No faster plan within the budget is worth a change."
         saved = (now.cost - best.cost) * load.rate_rps
-        least = self._aims.gain * now.cost * load.rate_rps
+        least = self._params.gain * now.cost * load.rate_rps
         if best.instance_size is not now.instance_size or best.batch_size != now.batch_size:
             loading = _loading_cost(load, best, self._billing)
-            least += loading / self._aims.amortised_s
+            least += loading / self._params.amortised_s
         if saved > least:
             return None, ""
         return now, f"The best would save {plain(saved, 3)} a second, too little for a change."
