@@ -1,4 +1,4 @@
-"""Describes an error raised by a policy in one line: its message and place in the policy's file."""
+"""Errors of policies: those that they raise, in one line each, and promises that they break."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ from pathlib import PurePath
 
 from carpool.errors import CarpoolError
 
-__all__ = ["PolicyFailed", "place", "raised"]
+__all__ = ["Broken", "PolicyFailed", "place", "raised"]
 
 
 class PolicyFailed(CarpoolError):
     """Raised when a policy has failed."""
+
+
+class Broken(Exception):
+    """Raised within a suite when a policy breaks a promise, with what was observed instead."""
+
+    def __init__(self, promise: str, detail: str) -> None:
+        super().__init__(detail)
+        self.promise = promise
+        self.detail = detail
 
 
 def raised(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from carpool import plugins
 from carpool.latency.table import Table
+from carpool.policy_errors import Broken
 from carpool.scaling import Application, FunctionLoad, class_name
 from carpool.testing import BrokenPromise, ScaleReport
 from carpool.variants.variant_set import model_of
@@ -51,15 +52,6 @@ _AT_REST = 3  # rounds at the end in which nothing may change
 _TOLERANCE = 1e-6
 # What is judged is the policy, not how fast it may be followed.
 _AT_ONCE = StabilizationLimits(window_s=0.0, growth_least=10**6, shrink=1.0)
-
-
-class _Broken(Exception):
-    """Raised when a promise is not kept, with what was observed instead."""
-
-    def __init__(self, promise: str, detail: str) -> None:
-        super().__init__(detail)
-        self.promise = promise
-        self.detail = detail
 
 
 @dataclass(frozen=True)
@@ -132,7 +124,7 @@ def check_planner(
         scenario = _drawn(seed + number, 1 + 3 * number // max(scenarios, 1))
         try:
             first = _driven_twice(scenario, fresh)
-        except _Broken as broken:
+        except Broken as broken:
             scenario, shown = _shrunk(scenario, broken, fresh)
             raise BrokenPromise(
                 name, shown.promise, shown.detail, seed + number, str(scenario)
@@ -143,13 +135,13 @@ def check_planner(
 
 
 def _shrunk(
-    scenario: _Scenario, broken: _Broken, fresh: Callable[[], SupportsPlan]
-) -> tuple[_Scenario, _Broken]:
+    scenario: _Scenario, broken: Broken, fresh: Callable[[], SupportsPlan]
+) -> tuple[_Scenario, Broken]:
     """Return a scenario of which each part is needed to break the promise, and how it is broken."""
     for smaller in scenario.without_one():
         try:
             _driven_twice(smaller, fresh)
-        except _Broken as again:
+        except Broken as again:
             if again.promise == broken.promise:
                 return _shrunk(smaller, again, fresh)
     return scenario, broken
@@ -158,7 +150,7 @@ def _shrunk(
 def _driven_twice(scenario: _Scenario, fresh: Callable[[], SupportsPlan]) -> list[PlanningResult]:
     first = _driven(scenario, fresh())
     if first != _driven(scenario, fresh()):
-        raise _Broken(SAME, "two instances made different plans for the same loads")
+        raise Broken(SAME, "two instances made different plans for the same loads")
     return first
 
 
@@ -169,15 +161,15 @@ def _driven(scenario: _Scenario, planner: SupportsPlan) -> list[PlanningResult]:
         snapshot = rounds.snapshot(number * _ROUND_S, rates_rps)
         planning = planner.plan(snapshot)
         for name, failure in planning.failures.items():
-            raise _Broken(SANE, f"{name} in round {number}: {failure}")
+            raise Broken(SANE, f"{name} in round {number}: {failure}")
         _check_round(snapshot, planning)
         rounds.carry_out(planning.plans)
         if rounds.unplaced and _is_exact(scenario):
-            raise _Broken(FITS, f"round {number}: no capacity for {rounds.unplaced}")
+            raise Broken(FITS, f"round {number}: no capacity for {rounds.unplaced}")
         made.append(planning)
     resting = [dict(planning.plans) for planning in made[-_AT_REST:]]
     if any(_moved(plans, resting[0]) for plans in resting):
-        raise _Broken(RESTS, f"plans still change after {_CONSTANT} rounds at one rate")
+        raise Broken(RESTS, f"plans still change after {_CONSTANT} rounds at one rate")
     return made
 
 
@@ -194,7 +186,7 @@ def _check_round(snapshot: Snapshot, planning: PlanningResult) -> None:
     loads = {load.name: load for load in snapshot.functions}
     for name, plan in planning.plans.items():
         if math.isnan(loads[name].rate_rps):
-            raise _Broken(SILENT, f"{name} has version {plan.version} at a rate of nan")
+            raise Broken(SILENT, f"{name} has version {plan.version} at a rate of nan")
         _check_plan(loads[name], plan)
     _check_honest(loads, planning)
     _check_capacity(snapshot, planning)
@@ -203,16 +195,16 @@ def _check_round(snapshot: Snapshot, planning: PlanningResult) -> None:
 def _check_plan(load: FunctionLoad, plan: Plan) -> None:
     instances = sum(each.replicas for each in plan.classes)
     if load.max_instances is not None and instances > load.max_instances:
-        raise _Broken(BOUNDED, f"{instances} of {load.name}, whose maximum is {load.max_instances}")
+        raise Broken(BOUNDED, f"{instances} of {load.name}, whose maximum is {load.max_instances}")
     for each in plan.classes:
         size = (each.batch_size, each.cpu, each.gpu)
         if model_of(load.model, each.variant).predict(*size, load.percentile) is None:
-            raise _Broken(KNOWN, f"{load.name} has no {size} of batch, cores and GPU percent")
+            raise Broken(KNOWN, f"{load.name} has no {size} of batch, cores and GPU percent")
     before = load.plan
     if before is None or plan == before:
         return
     if plan.version <= before.version:
-        raise _Broken(VERSIONS, f"{load.name}: {plan.version} after {before.version}")
+        raise Broken(VERSIONS, f"{load.name}: {plan.version} after {before.version}")
 
 
 def _check_honest(loads: Mapping[str, FunctionLoad], planning: PlanningResult) -> None:
@@ -222,7 +214,7 @@ def _check_honest(loads: Mapping[str, FunctionLoad], planning: PlanningResult) -
         said_rps = planning.unplaced.get(name, 0.0)
         if taken_rps + said_rps < load.rate_rps * (1 - _TOLERANCE):
             detail = f"{name}: {load.rate_rps}/s, of which {taken_rps} served, {said_rps} unplaced"
-            raise _Broken(HONEST, detail)
+            raise Broken(HONEST, detail)
 
 
 def _check_capacity(snapshot: Snapshot, planning: PlanningResult) -> None:
@@ -240,7 +232,7 @@ def _check_capacity(snapshot: Snapshot, planning: PlanningResult) -> None:
     nodes = snapshot.cluster.nodes
     whole = (sum(node.cpu for node in nodes), sum(node.gpus * 100.0 for node in nodes))
     if cores > whole[0] + _TOLERANCE or gpu > whole[1] + _TOLERANCE:
-        raise _Broken(FITS, f"{cores} cores and {gpu} % of GPUs planned, of {whole}")
+        raise Broken(FITS, f"{cores} cores and {gpu} % of GPUs planned, of {whole}")
 
 
 def _drawn(seed: int, functions: int) -> _Scenario:

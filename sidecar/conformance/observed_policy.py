@@ -7,8 +7,8 @@ import math
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from carpool.policy_errors import raised
-from sidecar.conformance.promises import FORGETS, READS, SAME, SANE, Broken
+from carpool.policy_errors import Broken, raised
+from sidecar.conformance.promises import FORGETS, READS, SAME, SANE
 from sidecar.core.policy import Decision
 
 if TYPE_CHECKING:

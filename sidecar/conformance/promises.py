@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from carpool.policy_errors import Broken
 from sidecar.core.request import TERMINAL, State
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from sidecar.core.request import Request
     from sidecar.testing import BatchRun, End
 
-__all__ = ["BOUNDED", "FORGETS", "LEAVES", "ONE_END", "PROMISES", "READS", "SAME", "SANE", "Broken"]
+__all__ = ["BOUNDED", "FORGETS", "LEAVES", "ONE_END", "PROMISES", "READS", "SAME", "SANE"]
 __all__ += ["check_drive"]
 
 SANE = "it raises no exceptions, and returns times and whole numbers of items"
@@ -31,15 +32,6 @@ SAME = "two instances of it behave the same"
 FORGETS = "it holds no reference to a request that has ended"
 BOUNDED = "its memory does not grow with the requests"
 PROMISES = (SANE, READS, ONE_END, SIZES, DEADLINES, ORDER, LEAVES, SAME, FORGETS, BOUNDED)
-
-
-class Broken(Exception):
-    """Raised when a promise was not kept; says what happened instead."""
-
-    def __init__(self, promise: str, detail: str) -> None:
-        super().__init__(detail)
-        self.promise = promise
-        self.detail = detail
 
 
 def check_drive(

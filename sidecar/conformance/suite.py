@@ -13,9 +13,10 @@ import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 from carpool import plugins
+from carpool.policy_errors import Broken
 from carpool.testing import BrokenPromise, Report
 from sidecar.conformance.observed_policy import ObservedPolicy
-from sidecar.conformance.promises import BOUNDED, LEAVES, ONE_END, PROMISES, Broken, check_drive
+from sidecar.conformance.promises import BOUNDED, LEAVES, ONE_END, PROMISES, check_drive
 from sidecar.conformance.scenarios import Scenario, random_scenario, shrunk
 from sidecar.core.request import IllegalTransition
 from sidecar.testing import Arrival, Stuck
