@@ -103,14 +103,16 @@ class OperatorPair:
         """
         inputs: dict[str, Array] = {}
         outputs: dict[str, Array] = {_RESULT: np.zeros((_SIDE, _SIDE), np.float32)}
+        bound = [(inputs, outputs)]
         for node, operator in self._steps:
             with load_errors():
-                self._without.bind(inputs, outputs)
                 case, known = operator.at(batch), inputs | outputs
                 given = {n: known.get(n, a) for n, a in feeds(node, case, dict(values)).items()}
                 inputs = inputs | {n: a for n, a in given.items() if n not in outputs}
                 outputs = outputs | results(node, case, given)
-        self._with.bind(inputs, outputs)
+            bound.append((inputs, outputs))
+        self._without.bind(*bound[-2])
+        self._with.bind(*bound[-1])
         return [*reversed(outputs.values()), *reversed(inputs.values())]
 
     def run_s(self, before: Callable[[], None]) -> tuple[float, float]:
