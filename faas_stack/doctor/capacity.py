@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
@@ -29,34 +30,34 @@ def missing_capacity(case: Case) -> Iterator[Problem]:
         return
     memory_bytes = machine.get("memory_mb", float("inf")) * _BYTES_PER_MB
     ledger = Allocation(Capacity(cpu=machine["cpus"], memory_bytes=memory_bytes))
-    for function_context in case.contexts:
-        if not function_context.scaled:  # the scaler divides the machine itself
-            yield from _refused(function_context, ledger)
+    for context in case.contexts:
+        if not context.scaled:  # the scaler divides the machine itself
+            yield from _refused(context, ledger)
 
 
-def _refused(function_context: FunctionContext, ledger: Allocation) -> Iterator[Problem]:
+def _refused(context: FunctionContext, ledger: Allocation) -> Iterator[Problem]:
     """Yield the provider's objections, assuming that all previous functions are deployed."""
-    name, each = f"functions.{function_context.function.name}", _size(function_context)
-    count = function_context.settings.scale_min if function_context.settings else 1
+    name, each = f"functions.{context.function.name}", _size(context)
+    count = context.settings.scale_min if context.settings else 1
     try:
-        ledger.reserve(function_context.function.name, each, count)
+        ledger.reserve(context.function.name, each, count)
     except ConfigError as error:
         for problem in error.problems:
-            yield Problem(f"{name}: {problem.name}", problem.value, problem.expected, problem.hint)
+            yield replace(problem, name=f"{name}: {problem.name}")
     except NoCapacity as error:
         request = f"{count} x {amounts.resources(each)}"
         yield Problem(f"{name}.limits", request, "no more than is left", str(error))
 
 
-def _size(function_context: FunctionContext) -> Resources:
+def _size(context: FunctionContext) -> Resources:
     """Return the cores and memory that one instance requests; none if they cannot be read."""
-    function = function_context.function
+    function = context.function
     deployment = Deployment(
         function.name,
         function.image,
         constraints=tuple(function.constraints),
         limits={key: text for key, text in function.limits.items() if key in ("cpu", "memory")},
-        settings=function_context.settings or FunctionSettings(),
+        settings=context.settings or FunctionSettings(),
     )
     try:
         each = Resources.of(deployment)

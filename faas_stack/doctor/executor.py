@@ -21,12 +21,12 @@ __all__ = ["other_executor", "stages_missing"]
 _MODEL, _DECODER, _STAGES = "model.onnx", "decoder.onnx", "stages"
 
 
-def other_executor(function_context: FunctionContext) -> Iterator[Problem]:
+def other_executor(context: FunctionContext) -> Iterator[Problem]:
     """The executor is the one that the model's profile favours, if it clearly favours one."""
-    folder, settings = function_context.function.handler, function_context.settings
+    folder, settings = context.function.handler, context.settings
     if folder is None or settings is None or not (folder / _MODEL).is_file():
         return
-    better = _better(folder, settings, min(function_context.objectives.values(), default=None))
+    better = _better(folder, settings, min(context.objectives.values(), default=None))
     if better is None or better.executor == settings.executor:
         return
     fix = f"remove it: {better.why}"
@@ -34,13 +34,13 @@ def other_executor(function_context: FunctionContext) -> Iterator[Problem]:
         fix = f"set it, and cut the model with carpool stages: {better.why}"
         if (folder / _DECODER).is_file():
             fix = f"set it: {better.why}"
-    where = function_context.label("com.carpool.executor")
+    where = context.label("com.carpool.executor")
     yield Problem(where, settings.executor, better.executor, fix)
 
 
-def stages_missing(function_context: FunctionContext) -> Iterator[Problem]:
+def stages_missing(context: FunctionContext) -> Iterator[Problem]:
     """A model with the executor `lazy` is cut into stages, or answers step by step."""
-    folder, settings = function_context.function.handler, function_context.settings
+    folder, settings = context.function.handler, context.settings
     if folder is None or settings is None or settings.executor != "lazy":
         return
     model, stages = folder / _MODEL, folder / _STAGES
@@ -51,9 +51,7 @@ def stages_missing(function_context: FunctionContext) -> Iterator[Problem]:
             f"run carpool stages {model} --out {stages}; without stages, requests wait for "
             "whole runs"
         )
-        yield Problem(
-            f"functions.{function_context.function.name}: {stages}", "", "stages.json", fix
-        )
+        yield Problem(f"functions.{context.function.name}: {stages}", "", "stages.json", fix)
 
 
 def _better(folder: Path, settings: FunctionSettings, slo_s: float | None) -> ExecutorAdvice | None:

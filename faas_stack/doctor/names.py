@@ -25,10 +25,10 @@ _LIKE = 0.84  # difflib's ratio; one or two letters of a name with twenty
 _FACTORS = range(1, 101)
 
 
-def nearly_labels(function_context: FunctionContext) -> Iterator[Problem]:
+def nearly_labels(context: FunctionContext) -> Iterator[Problem]:
     """No label or annotation is a misspelt form of one that is read."""
     known = [row.label for row in rows()] + [*_COMMUNITY, *_COMMERCIAL]
-    function = function_context.function
+    function = context.function
     for name, value in sorted({**function.annotations, **function.labels}.items()):
         if name in known or name.startswith(LABEL_PREFIX):  # reported when reading
             continue
@@ -37,51 +37,51 @@ def nearly_labels(function_context: FunctionContext) -> Iterator[Problem]:
         meant = bare if bare in known and name.lower().startswith("carpool.") else ""
         if meant or close:
             fix = f"did you mean {meant or close[0]!r}?"
-            yield Problem(function_context.label(name), value, "a name that Carpool knows", fix)
+            yield Problem(context.label(name), value, "a name that Carpool knows", fix)
 
 
-def commercial_labels(function_context: FunctionContext) -> Iterator[Problem]:
+def commercial_labels(context: FunctionContext) -> Iterator[Problem]:
     """No label is one that only OpenFaaS's commercial scaler reads."""
     instead = {
         f"{_SCALE}zero": 'com.carpool.scale.min: "0"',
         f"{_SCALE}type": "com.carpool.scale.policy",
     }
     for name in _COMMERCIAL:
-        if name in function_context.function.labels:
+        if name in context.function.labels:
             fix = f"remove it{f', and use {instead[name]}' if name in instead else ''}: "
             fix += "Carpool ignores it, and the Community Edition refuses some of them"
-            value = function_context.function.labels[name]
-            yield Problem(function_context.label(name), value, "a label that Carpool knows", fix)
+            value = context.function.labels[name]
+            yield Problem(context.label(name), value, "a label that Carpool knows", fix)
 
 
-def bad_factor(function_context: FunctionContext) -> Iterator[Problem]:
+def bad_factor(context: FunctionContext) -> Iterator[Problem]:
     """``com.openfaas.scale.factor`` is a value with which the gateway accepts calls."""
     name = f"{_SCALE}factor"
-    value = function_context.function.labels.get(name, "")
+    value = context.function.labels.get(name, "")
     factor = _whole(value)
     if factor is not None and factor not in _FACTORS:
         fix = "remove it: with scale_from_zero the gateway answers every call with 404"
-        yield Problem(function_context.label(name), value, "a whole number from 1 to 100", fix)
+        yield Problem(context.label(name), value, "a whole number from 1 to 100", fix)
 
 
-def bounds_crossed(function_context: FunctionContext) -> Iterator[Problem]:
+def bounds_crossed(context: FunctionContext) -> Iterator[Problem]:
     """``com.openfaas.scale.min`` is at most ``com.openfaas.scale.max``."""
-    labels = function_context.function.labels
+    labels = context.function.labels
     low, high = (_whole(labels.get(f"{_SCALE}{name}", "")) for name in ("min", "max"))
     if low is not None and high is not None and low > high:
         expected = f"at most {_SCALE}max, which is {high}"
-        yield Problem(function_context.label(f"{_SCALE}min"), str(low), expected, "exchange them")
+        yield Problem(context.label(f"{_SCALE}min"), str(low), expected, "exchange them")
 
 
-def two_scales(function_context: FunctionContext) -> Iterator[Problem]:
+def two_scales(context: FunctionContext) -> Iterator[Problem]:
     """Bounds of instances are set once: as Carpool's labels or as OpenFaaS's."""
     for name in ("min", "max"):
         ours, theirs = f"com.carpool.scale.{name}", f"{_SCALE}{name}"
-        given = {**function_context.function.annotations, **function_context.function.labels}
+        given = {**context.function.annotations, **context.function.labels}
         if ours in given and theirs in given and given[ours] != given[theirs]:
             expected = f"{given[ours]!r}, as {ours} says"
             fix = "remove it: the scaler uses Carpool's, the gateway its own"
-            yield Problem(function_context.label(theirs), given[theirs], expected, fix)
+            yield Problem(context.label(theirs), given[theirs], expected, fix)
 
 
 def _whole(text: str) -> int | None:

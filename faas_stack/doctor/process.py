@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,9 +52,9 @@ _PREFIXES = (ENV_PREFIX, "sidecar_", "handler_")
 _ELSEWHERE = frozenset(("sidecar_plan_folder",))  # a folder in the container, not on this machine
 
 
-def wrong_options(function_context: FunctionContext) -> Iterator[Problem]:
+def wrong_options(context: FunctionContext) -> Iterator[Problem]:
     """Every ``sidecar_*`` and ``handler_*`` variable exists and has a valid value."""
-    function = function_context.function
+    function = context.function
     env = {k: v for k, v in function.environment.items() if not k.startswith(ENV_PREFIX)}
     named = {"OPENFAAS_NAME": function.name, "fprocess": function.fprocess, **env}
     readers: tuple[Callable[[Mapping[str, str]], object], ...]
@@ -64,21 +65,16 @@ def wrong_options(function_context: FunctionContext) -> Iterator[Problem]:
         except ConfigError as error:
             for problem in error.problems:
                 if problem.name not in _ELSEWHERE and problem.name != "exec_timeout":
-                    yield Problem(
-                        function_context.env(problem.name),
-                        problem.value,
-                        problem.expected,
-                        problem.hint,
-                    )
+                    yield replace(problem, name=context.env(problem.name))
 
 
-def nearly_ours(function_context: FunctionContext) -> Iterator[Problem]:
+def nearly_ours(context: FunctionContext) -> Iterator[Problem]:
     """No variable is a misspelt form of one of the sidecar, the handler or the watchdog."""
-    for name, value in sorted(function_context.function.environment.items()):
+    for name, value in sorted(context.function.environment.items()):
         fix = _nearly(name)
         if fix:
             expected = "a name that Carpool knows"
-            yield Problem(function_context.env(name), value, expected, fix)
+            yield Problem(context.env(name), value, expected, fix)
 
 
 def _nearly(name: str) -> str:
@@ -110,51 +106,49 @@ def _differing(name: str, known: str) -> int:
     return max(len(left), len(right))
 
 
-def refused_batches(function_context: FunctionContext) -> Iterator[Problem]:
+def refused_batches(context: FunctionContext) -> Iterator[Problem]:
     """``max_inflight`` admits all batches that the sidecar sends to an instance at once."""
-    text = function_context.function.environment.get("max_inflight", "")
+    text = context.function.environment.get("max_inflight", "")
     if not text:
         return
-    least, why = _at_once(function_context)
+    least, why = _at_once(context)
     if not (text.isascii() and text.isdecimal()):
         fix = "the watchdog applies no limit if it cannot parse the value"
-        yield Problem(function_context.env("max_inflight"), text, "a whole number", fix)
+        yield Problem(context.env("max_inflight"), text, "a whole number", fix)
     elif 0 < int(text) < least:
         fix = f"remove it: the sidecar queues excess requests, the watchdog answers 429; {why}"
-        yield Problem(function_context.env("max_inflight"), text, f"0, or at least {least}", fix)
+        yield Problem(context.env("max_inflight"), text, f"0, or at least {least}", fix)
 
 
-def _at_once(function_context: FunctionContext) -> tuple[int, str]:
+def _at_once(context: FunctionContext) -> tuple[int, str]:
     """Return the maximum number of batches that an instance holds, and the reason."""
-    settings = function_context.settings
+    settings = context.settings
     if settings is None or settings.executor != "lazy":
         return _PIPELINED, "a quick handler gets the next batch while it works on one"
     spare = -(-settings.batch_max // _SPARE)
     return settings.batch_max + spare, "with executor lazy requests join one by one"
 
 
-def overruled(function_context: FunctionContext) -> Iterator[Problem]:
+def overruled(context: FunctionContext) -> Iterator[Problem]:
     """No variable of the watchdog is set that the sidecar overrides, or that breaks it."""
-    env = function_context.function.environment
+    env = context.function.environment
     for name, fix in _OVERRULED.items():
         if name in env:
             expected = "no value: the sidecar sets it when it starts the watchdog"
-            yield Problem(
-                function_context.env(name), env[name], expected, f"remove it, or see {fix}"
-            )
+            yield Problem(context.env(name), env[name], expected, f"remove it, or see {fix}")
     if env.get("suppress_lock", "").lower() in ("true", "1"):
         fix = "remove it: the watchdog would answer every health check with 503"
-        yield Problem(function_context.env("suppress_lock"), env["suppress_lock"], "false", fix)
+        yield Problem(context.env("suppress_lock"), env["suppress_lock"], "false", fix)
     size = env.get("log_buffer_size", "-1")
     if size != "-1":
         fix = "remove it: one longer line ends the log, and later prints hang the function"
-        yield Problem(function_context.env("log_buffer_size"), size, "-1", fix)
+        yield Problem(context.env("log_buffer_size"), size, "-1", fix)
 
 
-def cold_first_batch(function_context: FunctionContext) -> Iterator[Problem]:
+def cold_first_batch(context: FunctionContext) -> Iterator[Problem]:
     """A ``handle_batch`` with an objective has an ``example`` for its warm-up."""
-    function = function_context.function
-    if not (function.handler and function.template and function_context.objectives):
+    function = context.function
+    if not (function.handler and function.template and context.objectives):
         return
     source = function.handler / "handler.py"
     try:

@@ -86,9 +86,9 @@ class Finding:
 
 def examine(case: Case) -> Iterator[Finding]:
     """Yield the findings of all checks."""
-    for function_context in case.contexts:
+    for context in case.contexts:
         for name, check in FUNCTION.items():
-            yield from (Finding(name, problem) for problem in check(function_context))
+            yield from (Finding(name, problem) for problem in check(context))
     for name, whole in CASE.items():
         yield from (Finding(name, problem) for problem in whole(case))
 
