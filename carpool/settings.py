@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from carpool.app_setting import App
     from carpool.setting_spec import Row
 
-__all__ = ["ENV_PREFIX", "LABEL_PREFIX", "FunctionSettings", "rows"]
+__all__ = ["CANARY_LABEL", "ENV_PREFIX", "LABEL_PREFIX", "FunctionSettings", "rows"]
+
+CANARY_LABEL = f"{LABEL_PREFIX}canary"
 
 _POSITIVE_DURATION = setting_types.duration("a duration above zero such as 200ms", lambda v: v > 0)
 _DURATION = setting_types.duration("a duration such as 10ms, or 0", lambda v: v >= 0)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from carpool.errors import ConfigError, Problem
-from carpool.settings import LABEL_PREFIX, FunctionSettings
+from carpool.function_status import REASON
+from carpool.settings import CANARY_LABEL, FunctionSettings
 from faas_stack import system_api
 
 if TYPE_CHECKING:
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_LABEL = f"{LABEL_PREFIX}canary"
 _ALL = 100.0  # percent
-_TOLD = ("kubernetes.reason",)  # annotations in which a provider reports a function's state
 _DEPLOYED = (
     *("image", "namespace", "envProcess", "envVars", "constraints", "secrets"),
     *("limits", "requests", "readOnlyRootFilesystem"),
@@ -69,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _read(text: str) -> Mapping[str, float]:
     """Return the shares in the text of a label."""
-    return FunctionSettings.from_labels({_LABEL: text}).canary
+    return FunctionSettings.from_labels({CANARY_LABEL: text}).canary
 
 
 def _check_there(
@@ -90,11 +89,11 @@ def _check_there(
 def _with(status: Mapping[str, Any], shares: Mapping[str, float]) -> dict[str, Any]:
     """Return the deployment of a function with other shares and otherwise unchanged."""
     labels, annotations = (
-        {k: v for k, v in (status.get(field_name) or {}).items() if k not in (_LABEL, *_TOLD)}
+        {k: v for k, v in (status.get(field_name) or {}).items() if k not in (CANARY_LABEL, REASON)}
         for field_name in ("labels", "annotations")
     )
     if shares:
-        labels[_LABEL] = ",".join(f"{name}={percent:g}%" for name, percent in shares.items())
+        labels[CANARY_LABEL] = ",".join(f"{name}={percent:g}%" for name, percent in shares.items())
     kept = {key: status[key] for key in _DEPLOYED if status.get(key)}
     return {**kept, "service": status["name"], "labels": labels, "annotations": annotations}
 
@@ -102,7 +101,7 @@ def _with(status: Mapping[str, Any], shares: Mapping[str, float]) -> dict[str, A
 def _shares(function: str, status: Mapping[str, Any]) -> dict[str, float]:
     """Return the percentage of calls by function, the function itself first."""
     texts = {**(status.get("annotations") or {}), **(status.get("labels") or {})}
-    shares = _read(texts.get(_LABEL, ""))
+    shares = _read(texts.get(CANARY_LABEL, ""))
     return {function: _ALL - sum(shares.values()), **shares}
 
 

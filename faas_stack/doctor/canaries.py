@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from carpool.errors import Problem
-from carpool.settings import LABEL_PREFIX
+from carpool.settings import CANARY_LABEL, LABEL_PREFIX
 from carpool.validation.problems import nearest
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from faas_stack.doctor.context import Case, FunctionContext
 
 __all__ = ["callers_unknown", "canary_missing"]
-
-_LABEL = f"{LABEL_PREFIX}canary"
 
 
 def canary_missing(case: Case) -> Iterator[Problem]:
@@ -27,11 +25,11 @@ def canary_missing(case: Case) -> Iterator[Problem]:
         for name in canaries.get(own, ()):
             if name not in there:
                 hint = nearest(name, there) or "its calls will stay with the function itself"
-                yield Problem(context.label(_LABEL), name, "a function of the stack", hint)
+                yield Problem(context.label(CANARY_LABEL), name, "a function of the stack", hint)
             elif canaries.get(name):
                 hint = "a call is divided once: give all shares to one function"
                 expected = "another function" if name == own else "a function without canaries"
-                yield Problem(context.label(_LABEL), name, expected, hint)
+                yield Problem(context.label(CANARY_LABEL), name, expected, hint)
 
 
 def callers_unknown(case: Case) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from carpool.errors import Problem
 from faas_stack.doctor.cluster_questions import namespace_of, size_of
+from faas_stack.partition.resources import PINNED
 from faas_stack.provider.kubernetes.names import NAMESPACE_SELECTOR, object_name
 from scaler.planning.placement import Cluster
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["autoscaled_twice", "missing_capacity", "missing_rights", "namespace_missing"]
 __all__ += ["pinning_without_manager", "pod_refused"]
-
-_PINNED = "cpu=pinned"
 
 
 def autoscaled_twice(case: Case) -> Iterator[Problem]:
@@ -102,7 +101,7 @@ def pinning_without_manager(case: Case) -> Iterator[Problem]:
         return
     unpinned = case.around.cluster.unpinned
     for context in case.contexts:
-        if _PINNED not in context.function.constraints:
+        if PINNED not in context.function.constraints:
             continue
         name = f"functions.{context.function.name}.constraints"
         if unpinned:
@@ -110,7 +109,7 @@ def pinning_without_manager(case: Case) -> Iterator[Problem]:
                 f"a kubelet with cpuManagerPolicy: static; {', '.join(unpinned)} do not have it"
             )
             fix = "set it in the kubelet's configuration, or remove the constraint"
-            yield Problem(name, _PINNED, expected, fix)
+            yield Problem(name, PINNED, expected, fix)
         if not size_of(context).memory_mb:
             expected = "a memory limit, too: only pods of the class Guaranteed get cores"
-            yield Problem(name, _PINNED, expected, "set com.carpool.memory or limits.memory")
+            yield Problem(name, PINNED, expected, "set com.carpool.memory or limits.memory")

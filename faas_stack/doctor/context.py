@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from faas_stack.stack.stack_file import StackFile
     from faas_stack.stack.stack_function import StackFunction
 
-__all__ = ["Case", "FunctionContext", "Surroundings", "duration_s"]
+__all__ = ["GATEWAY_S", "Case", "FunctionContext", "Surroundings", "duration_s"]
+
+GATEWAY_S = 60.0  # the gateway's default for each of its times
 
 
 @dataclass(frozen=True, slots=True)

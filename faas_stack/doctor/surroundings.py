@@ -17,7 +17,7 @@ import requests
 from carpool import address
 from carpool.direct_session import direct_session
 from carpool.errors import ConfigError
-from faas_stack.doctor.context import Surroundings, duration_s
+from faas_stack.doctor.context import GATEWAY_S, Surroundings, duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["DoctorOptions", "explore"]
 
 _TIMEOUT_S = 3.0
-_GATEWAY_S = 60.0  # default of its upstream_timeout
 _CRASHES = re.compile(r'^batch_restarts_total{reason="died"} (\d\S*)$', re.MULTILINE)
 _EXCEEDING = re.compile(r"^batch_exceeding_objective_seconds (\d\S*)$", re.MULTILINE)
 _COMMUNITY_PROVIDERS = frozenset(("faasd", "faas-netes"))
@@ -90,7 +89,7 @@ def explore(
     upstream_s = options.gateway_timeout_s
     if upstream_s is None and around.community:
         upstream_s = duration_s((around.gateway or {}).get("upstream_timeout", ""))
-        upstream_s = _GATEWAY_S if upstream_s is None else upstream_s
+        upstream_s = GATEWAY_S if upstream_s is None else upstream_s
     named = {p.function.environment.get("sidecar_scaler", "") for p in contexts} - {""}
     services = compose.services if compose else {}
     silent = tuple((where, why) for where in sorted(named) if (why := _silent(where, services)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from carpool import durations
 from carpool.errors import ConfigError, Problem
-from faas_stack.doctor.context import duration_s
+from faas_stack.doctor.context import GATEWAY_S, duration_s
 from sidecar.core.objective_check import slower_than
 from sidecar.core.request import Request
 from sidecar.policies.choice import build_policy
@@ -22,7 +22,6 @@ __all__ = ["cut_off", "gateway_gives_up", "gateway_order", "late_by_waiting", "w
 __all__ += ["too_slow", "unread_times"]
 
 _TIMES = ("exec_timeout", "read_timeout", "write_timeout", "healthcheck_interval")
-_GATEWAY_S = 60.0  # its default for each time
 _GRACE_S = 10.0  # time that our provider gives an instance to stop; Kubernetes gives 30 s
 
 
@@ -127,4 +126,4 @@ def gateway_order(case: Case) -> Iterator[Problem]:
 
 def _gateway_s(gateway: dict[str, str], name: str) -> float:
     found_s = duration_s(gateway.get(f"{name}_timeout", ""))
-    return _GATEWAY_S if found_s is None else found_s
+    return GATEWAY_S if found_s is None else found_s

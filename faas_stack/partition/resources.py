@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from carpool.settings import FunctionSettings
 
-__all__ = ["GPU_LIMIT", "Resources", "is_front_environment", "thread_variables"]
+__all__ = ["GPU_LIMIT", "PINNED", "Resources", "is_front_environment", "thread_variables"]
 
 GPU_LIMIT = "nvidia.com/gpu"
-_PINNED = "cpu=pinned"
+PINNED = "cpu=pinned"
 _CPUSET = "cpuset="
 _CORES = "a number of cores such as 0.5 or 500m"
 _GPUS = "a whole number of GPUs"
@@ -123,7 +123,7 @@ class Resources:
             cpu=cpu,
             cpu_share=_cores(requests, "requests", problems),
             cpuset=next((c[len(_CPUSET) :] for c in constraints if c.startswith(_CPUSET)), ""),
-            pinned=_PINNED in constraints or (pin_whole and (cpu or 0.5).is_integer()),
+            pinned=PINNED in constraints or (pin_whole and (cpu or 0.5).is_integer()),
             memory_bytes=_bytes(memory_mb),
             memory_reserved_bytes=_bytes(reserved_mb),
             gpus=gpus,

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import CarpoolError
-from carpool.settings import LABEL_PREFIX
+from carpool.settings import CANARY_LABEL
 from carpool.task_set import TaskSet
 from carpool.validation.problems import Problems
 from faas_stack.provider.canary import caller_key
@@ -28,7 +28,6 @@ __all__ = ["Canaries", "refuse_chains"]
 
 log = logging.getLogger(__name__)
 
-_LABEL = f"{LABEL_PREFIX}canary"
 _METRICS = "/metrics"
 _Key = tuple[str, str, str]  # namespace, function, canary
 
@@ -113,11 +112,11 @@ def refuse_chains(deployment: Deployment, functions: Iterable[Function]) -> None
     hint = "a call is divided once: give all shares to one function"
     for name in mine:
         if others.get(name):
-            problems.add(_LABEL, name, "a function without canaries of its own", hint)
+            problems.add(CANARY_LABEL, name, "a function without canaries of its own", hint)
     for name, canary in others.items():
         if mine and deployment.service in canary:
             expected = f"none, as {deployment.service} is a canary of {name}"
-            problems.add(_LABEL, ", ".join(mine), expected, hint)
+            problems.add(CANARY_LABEL, ", ".join(mine), expected, hint)
     problems.raise_if_any()
 
 

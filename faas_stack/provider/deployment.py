@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from carpool import function_name
 from carpool.errors import BadRequest, ConfigError
-from carpool.settings import LABEL_PREFIX, FunctionSettings
+from carpool.settings import CANARY_LABEL, FunctionSettings
 from carpool.validation import rules
 from carpool.validation.problems import Problems
 from faas_stack import function_settings
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_NAMESPACE", "Deployment", "read_object", "split_name", "take", "text_map"]
 
 DEFAULT_NAMESPACE = "openfaas-fn"
-_CANARY = f"{LABEL_PREFIX}canary"
 _NAME = re.compile(function_name.PATTERN)
 _NAME_EXPECTED = "lower-case letters, digits and inner dashes, at most 63"
 
@@ -102,7 +101,7 @@ class Deployment:
                 problems.add("envVars", name, expected)
         if percent := deployment.settings.canary.get(deployment.service):
             expected = "other functions: this one answers the remaining calls itself"
-            problems.add(_CANARY, f"{deployment.service}={percent:g}%", expected)
+            problems.add(CANARY_LABEL, f"{deployment.service}={percent:g}%", expected)
         _check_texts(document, problems)
         if not deployment.image and not document.get("image"):
             problems.add("image", "", "an image name", "it is missing")
@@ -133,7 +132,7 @@ class Deployment:
         if not self.settings.canary:
             return self
         labels, annotations = (
-            {name: text for name, text in texts.items() if name != _CANARY}
+            {name: text for name, text in texts.items() if name != CANARY_LABEL}
             for texts in (self.labels, self.annotations)
         )
         settings = replace(self.settings, canary={})

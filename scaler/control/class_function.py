@@ -18,13 +18,12 @@ from carpool import setting_types
 from carpool.errors import ConfigError, Problem
 from carpool.function_status import REASON
 from carpool.plan import InstanceClass
-from carpool.settings import FunctionSettings
+from carpool.settings import CANARY_LABEL, FunctionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "CANARY_LABEL",
     "CLASS_LABEL",
     "FUNCTION_LABEL",
     "MADE_FROM_LABEL",
@@ -37,7 +36,6 @@ __all__ = [
 FUNCTION_LABEL = "carpool.function"
 CLASS_LABEL = "carpool.class"
 MADE_FROM_LABEL = "carpool.made-from"
-CANARY_LABEL = "com.carpool.canary"
 
 _LONGEST = 63
 _SCALING = ("com.carpool.scale.", "com.openfaas.scale.")

@@ -11,8 +11,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from carpool.settings import CANARY_LABEL
 from carpool.sync import SyncAnswer
-from scaler.control.class_function import CANARY_LABEL, CLASS_LABEL, FUNCTION_LABEL
+from scaler.control.class_function import CLASS_LABEL, FUNCTION_LABEL
 from scaler.control.controller import Controller
 from scaler.control.sync_pace import FOLLOWED_S, SOON_S, Pace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from faas_stack.partition.resources import GPU_LIMIT, Resources
+from faas_stack.partition.resources import GPU_LIMIT, PINNED, Resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["gpu_remark", "gpu_slots", "node_selector", "pod_resources"]
 
-_PINNED = "cpu=pinned"
 _MILLI = 1000
 _READ = ("cpu", "memory", GPU_LIMIT)  # limits that `Resources` covers
 
@@ -68,12 +67,12 @@ def node_selector(constraints: Iterable[str], problems: Problems) -> dict[str, s
     """Return the node labels of ``KEY=VALUE`` and ``KEY==VALUE`` constraints; report bad ones."""
     selector = {}
     for constraint in constraints:
-        if constraint == _PINNED:
+        if constraint == PINNED:
             continue
         key, _, value = constraint.partition("=")
         value = value.removeprefix("=").strip()
         if not (key.strip() and value) or key.endswith("!") or key == "cpuset":
-            expected = f"a label of nodes such as topology.kubernetes.io/zone=a, or {_PINNED}"
+            expected = f"a label of nodes such as topology.kubernetes.io/zone=a, or {PINNED}"
             problems.add("constraints", constraint, expected)
             continue
         selector[key.strip()] = value
