@@ -212,6 +212,11 @@ class FunctionSettings:
         """Effective value of `shed`; if unset, ``on`` with an objective, else ``observe``."""
         return self.shed or ("observe" if self.objective_s is None else "on")
 
+    @property
+    def scaled(self) -> bool:
+        """Whether a scaler manages the function's instances, for which it is the front."""
+        return self.scale_policy != "fixed"
+
     @classmethod
     def from_labels(
         cls, labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None = None
@@ -279,7 +284,7 @@ def _contradictions(settings: FunctionSettings, problems: Problems) -> None:
     low, high = settings.scale_min, settings.scale_max
     if high is not None and low > high:
         problems.add("scale.min", low, f"at most scale.max, which is {high}")
-    if settings.wire != "carpool" and settings.scale_policy != "fixed":
+    if settings.wire != "carpool" and settings.scaled:
         hint = "fronts forward batches to sidecars in Carpool's own format"
         problems.add("wire", settings.wire, "carpool, as there is a scaling policy", hint)
     if settings.batch_wait_s is None:

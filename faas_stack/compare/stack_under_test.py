@@ -89,7 +89,7 @@ def _differences(
     expected = sorted(app.name for app in function.apps)
     if names != expected and (names or len(expected) > 1):
         differences.append(("com.carpool.apps", ", ".join(names), ", ".join(expected)))
-    if settings.scale_policy == "fixed":
+    if not settings.scaled:
         differences.append(
             ("com.carpool.scale.policy", "fixed", "any other policy: with fixed, nothing scales it")
         )

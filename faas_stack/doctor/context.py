@@ -105,7 +105,7 @@ class FunctionContext:
     @property
     def scaled(self) -> bool:
         """Whether a scaler manages its instances."""
-        return self.settings is not None and self.settings.scale_policy != "fixed"
+        return self.settings is not None and self.settings.scaled
 
     def env(self, name: str) -> str:
         """Return the name of an environment variable of the function in findings."""

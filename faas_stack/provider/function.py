@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from faas_stack.provider.call_limit import call_limit_s
 from faas_stack.provider.canary import Division
-from faas_stack.provider.scaler_access import is_front
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,7 +88,7 @@ def initial_replicas(deployment: Deployment, *, scaled: bool) -> int:
     Carpool's label determines it, otherwise the gateway's own; the default is one. If there is a
     scaler (``scaled``), a front has one replica, as the bounds are those of its instances.
     """
-    if scaled and is_front(deployment):
+    if scaled and deployment.settings.scaled:
         return 1
     if deployment.settings.scale_min != 1:
         return deployment.settings.scale_min

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ScalerAccess",
     "as_run",
-    "is_front",
     "is_instance",
     "model_runners",
     "own_token",
@@ -42,11 +41,6 @@ _FUNCTION, _CLASS = (
 )  # which the scaler sets in the functions that it deploys
 # A front's last plan survives a restart in its temporary folder.
 _PLAN = {"sidecar_plan_folder": "tmp"}
-
-
-def is_front(deployment: Deployment) -> bool:
-    """Return whether a function is the front of instances that a scaler manages."""
-    return deployment.settings.scale_policy != "fixed"
 
 
 def is_instance(deployment: Deployment) -> bool:
@@ -64,7 +58,7 @@ def model_runners(
         others: All deployments in its namespace.
         scaled: Whether there is a scaler.
     """
-    if not scaled or not is_front(deployment):
+    if not scaled or not deployment.settings.scaled:
         return [deployment]
     name = deployment.service
     return [x for x in others if is_instance(x) and x.env_vars.get(_FUNCTION) == name]
@@ -73,7 +67,7 @@ def model_runners(
 def takes_part(deployment: Deployment) -> bool:
     """Return whether a sidecar needs the scaler: that of a front or of one of its instances."""
     env = deployment.env_vars
-    return _ADDRESS not in env and (is_front(deployment) or is_instance(deployment))
+    return _ADDRESS not in env and (deployment.settings.scaled or is_instance(deployment))
 
 
 def as_run(deployment: Deployment, address: str) -> Deployment:

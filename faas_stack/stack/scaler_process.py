@@ -22,7 +22,6 @@ from carpool.process import exit_status
 from carpool.process.child import ChildProcess, Command
 from carpool.process.lines import read_lines
 from carpool.process.supervisor import Supervisor
-from carpool.settings import FunctionSettings
 from faas_stack.interrupts import pass_on, say
 from scaler.stack_folder import STORE_FILE, URL_FILE
 
@@ -30,14 +29,11 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from faas_stack.stack.stack_function import StackFunction
-
 __all__ = [
     "ScalerFailed",
     "ScalerProcess",
     "ScalerProcessOptions",
     "add_flags",
-    "is_scaled",
     "join_scaler_flag",
 ]
 
@@ -92,12 +88,6 @@ def join_scaler_flag(argv: Sequence[str]) -> list[str]:
         at = words.index("--scaler")
         words[at : at + 2] = [f"--scaler={words[at + 1]}"]
     return words
-
-
-def is_scaled(function: StackFunction) -> bool:
-    """Return whether the scaler manages a function's instances."""
-    settings = FunctionSettings.from_labels(function.labels, function.annotations)
-    return settings.scale_policy != "fixed"
 
 
 class ScalerProcess:

@@ -24,6 +24,7 @@ from carpool import durations, json_log
 from carpool.address import Address
 from carpool.errors import ConfigError, Problem
 from carpool.memory import collect_rarely
+from carpool.settings import FunctionSettings
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.partition.machine import Capacity
 from faas_stack.provider import credential_options, plugin_command
@@ -46,7 +47,6 @@ from faas_stack.stack.scaler_process import (
     ScalerProcess,
     ScalerProcessOptions,
     add_flags,
-    is_scaled,
     join_scaler_flag,
 )
 from faas_stack.stack.variant_copy import has_variants, keep_current
@@ -243,7 +243,7 @@ class _Session:
 
     async def _scale_if_asked(self, function: StackFunction) -> None:
         """Start the scaler for the first function that has a scaling policy."""
-        if not is_scaled(function):
+        if not FunctionSettings.from_labels(function.labels, function.annotations).scaled:
             return
         async with self._starting:  # functions added to a watched stack file come together
             if self._scaler is None:
