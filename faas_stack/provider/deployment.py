@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from carpool import function_name
-from carpool.errors import BadRequest, ConfigError
+from carpool.errors import BadRequest
 from carpool.settings import CANARY_LABEL, FunctionSettings
 from carpool.validation import rules
 from carpool.validation.problems import Problems
@@ -89,7 +89,8 @@ class Deployment:
             limits=text_map(document, "limits", problems),
             requests=text_map(document, "requests", problems),
             read_only_root=take(document, "readOnlyRootFilesystem", False, problems),  # noqa: FBT003
-            settings=_settings(labels, annotations, env_vars, problems),
+            settings=problems.attempt(lambda: function_settings.read(labels, annotations, env_vars))
+            or FunctionSettings(),
             options=_options(env_vars, problems),
         )
         if deployment.env_process.isspace():
@@ -248,19 +249,6 @@ def text_map(document: Mapping[str, Any], key: str, problems: Problems) -> dict[
         if not isinstance(text, str):
             problems.add(f"{key}.{name}", text, "text", "write it in quotes")
     return {name: str(text) for name, text in value.items()}
-
-
-def _settings(
-    labels: Mapping[str, str],
-    annotations: Mapping[str, str],
-    env_vars: Mapping[str, str],
-    problems: Problems,
-) -> FunctionSettings:
-    try:
-        return function_settings.read(labels, annotations, env_vars)
-    except ConfigError as error:
-        problems.extend("", error)
-        return FunctionSettings()
 
 
 def _options(env_vars: Mapping[str, str], problems: Problems) -> Options:
