@@ -10,19 +10,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import orjson
-
 from carpool.errors import CarpoolError
 from carpool.kubernetes_api import KubernetesApiError
 from carpool.latency import Resources as Size
 from faas_stack.doctor.cluster_state import Autoscaler, ClusterState
 from faas_stack.partition.resources import Resources
-from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE
 from faas_stack.provider.kubernetes.names import FUNCTION, MANAGED, NAMESPACE_SELECTOR, object_name
 from faas_stack.provider.kubernetes.options import KubernetesOptions
 from faas_stack.provider.kubernetes.pod_template import pod_spec
 from faas_stack.provider.kubernetes.rules import NAMESPACE_RULES
-from faas_stack.stack.deploy_request import deploy_request
+from faas_stack.stack.deploy_request import deployment_of
 from scaler.kubernetes.nodes import nodes_of, taken_by
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ def namespace_of(context: FunctionContext) -> str:
 def size_of(context: FunctionContext) -> Size:
     """Return the size that one instance of a function requests; zero if it cannot be read."""
     try:
-        each = Resources.of(_deployment(context))
+        each = Resources.of(deployment_of(context.function))
     except CarpoolError:  # reported when the file is read
         return Size(0.0)
     cpu, memory_bytes = each.cpu_share, each.memory_reserved_bytes
@@ -133,7 +131,7 @@ def _refusals(
 
 
 def _pod(context: FunctionContext) -> dict[str, Any]:
-    deployment = _deployment(context)
+    deployment = deployment_of(context.function)
     labels = {**MANAGED, FUNCTION: context.function.name}
     return {
         "apiVersion": "v1",
@@ -141,10 +139,6 @@ def _pod(context: FunctionContext) -> dict[str, Any]:
         "metadata": {"generateName": f"{object_name(context.function.name)}-", "labels": labels},
         "spec": pod_spec(deployment, KubernetesOptions(namespace=namespace_of(context))),
     }
-
-
-def _deployment(context: FunctionContext) -> Deployment:
-    return Deployment.from_json(orjson.dumps(deploy_request(context.function)))
 
 
 def _nodes(api: KubernetesApi, contexts: Iterable[FunctionContext]) -> tuple[Node, ...] | None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING
+
+from faas_stack.provider.deployment import Deployment
 
 if TYPE_CHECKING:
     from faas_stack.stack.stack_function import StackFunction
 
-__all__ = ["deploy_request"]
+__all__ = ["deployment_of"]
 
 
-def deploy_request(function: StackFunction) -> dict[str, Any]:
-    """Return the FunctionDeployment that ``faas-cli deploy`` sends for ``function``."""
+def deployment_of(function: StackFunction) -> Deployment:
+    """Return the deployment that a provider reads from this request for ``function``.
+
+    Raises:
+        BadRequest: It contains text that is not valid.
+        ConfigError: Some fields are not valid; all of them are reported.
+    """
     optional = {
         "namespace": function.namespace,
         "envProcess": function.fprocess,
@@ -22,10 +30,11 @@ def deploy_request(function: StackFunction) -> dict[str, Any]:
         "requests": dict(function.requests),
         "readOnlyRootFilesystem": function.read_only_root,
     }
-    return {
+    request = {
         "service": function.name,
         "image": function.image,
         "labels": dict(function.labels),
         "annotations": dict(function.annotations),
         **{key: value for key, value in optional.items() if value},
     }
+    return Deployment.from_json(json.dumps(request).encode())

@@ -8,7 +8,6 @@ A further change cancels a reload in progress, as what it loads is outdated.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
 from collections import defaultdict
@@ -17,11 +16,10 @@ from typing import TYPE_CHECKING
 from carpool.errors import CarpoolError
 from faas_stack.interrupts import say
 from faas_stack.provider.canaries import refuse_chains
-from faas_stack.provider.deployment import Deployment
 from faas_stack.stack import stack_file
 from faas_stack.stack.assemble import SKIPPED
 from faas_stack.stack.changed_files import FileChanges, look
-from faas_stack.stack.deploy_request import deploy_request
+from faas_stack.stack.deploy_request import deployment_of
 from faas_stack.stack.ready import until_ready
 
 if TYPE_CHECKING:
@@ -145,7 +143,7 @@ class Development:
         if wanted is None:
             await self._remove(name)
             return "removed"
-        deployment = _deployment(wanted)
+        deployment = deployment_of(wanted)
         refuse_chains(deployment, self._orchestrator.all(deployment.namespace))
         if running != wanted:
             await self._prepare(wanted)
@@ -163,7 +161,7 @@ class Development:
 
     async def _deploy(self, function: StackFunction) -> None:
         """Add a function; remove it again if it does not become ready."""
-        deployment = _deployment(function)
+        deployment = deployment_of(function)
         async with self._images.rebuilt(function.image):
             deployed = await self._orchestrator.deploy(deployment)
             try:
@@ -174,16 +172,12 @@ class Development:
 
     async def _remove(self, name: str) -> None:
         if function := self._running.pop(name, None):
-            await self._orchestrator.remove(name, _deployment(function).namespace)
+            await self._orchestrator.remove(name, deployment_of(function).namespace)
 
     def _named(self, paths: Iterable[str]) -> str:
         """Summarize the paths of changed files."""
         first, *more = (os.path.relpath(path, self._images.stack.folder) for path in paths)
         return f"{first} and {len(more)} more" if more else first
-
-
-def _deployment(function: StackFunction) -> Deployment:
-    return Deployment.from_json(json.dumps(deploy_request(function)).encode())
 
 
 def _scan(stack: StackFile) -> tuple[Seen, dict[str, Seen], float]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import logging
 import shlex
 import sys
@@ -31,14 +30,13 @@ from faas_stack.provider import credential_options, plugin_command
 from faas_stack.provider.app import Provider, ProviderOptions
 from faas_stack.provider.canaries import refuse_chains
 from faas_stack.provider.credential_options import Access
-from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.local.orchestrator import LocalOrchestrator
 from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.scaler_access import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
 from faas_stack.stack import stack_file
 from faas_stack.stack.assemble import exclusive
-from faas_stack.stack.deploy_request import deploy_request
+from faas_stack.stack.deploy_request import deployment_of
 from faas_stack.stack.development import Development
 from faas_stack.stack.images import Images
 from faas_stack.stack.ready import as_json, as_table, until_ready
@@ -223,8 +221,7 @@ class _Session:
         for function in self._stack.functions:
             await self._scale_if_asked(function)
         for function in self._stack.functions:
-            request = json.dumps(deploy_request(function)).encode()
-            deployment = Deployment.from_json(request)
+            deployment = deployment_of(function)
             refuse_chains(deployment, deployed)
             deployed.append(await self._orchestrator.deploy(deployment))
         waits = [asyncio.ensure_future(until_ready(function, ready_s)) for function in deployed]
