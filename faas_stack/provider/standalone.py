@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 __all__ = [
+    "add_address_flags",
     "add_flags",
     "add_listen_flags",
     "add_scaler_flag",
@@ -63,6 +64,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_listen_flags(parser: argparse.ArgumentParser) -> None:
     """Add the options for the provider's addresses and its log format."""
+    add_address_flags(parser)
+    parser.add_argument(
+        "--calls",
+        default="",
+        metavar="HOST:PORT",
+        help="second address, for functions; serves only /function/",
+    )
+    json_log.add_flag(parser)
+
+
+def add_address_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the provider's main address."""
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add(
@@ -71,13 +84,6 @@ def add_listen_flags(parser: argparse.ArgumentParser) -> None:
         default=8080,
         help="port to listen on; 0: any free one (default: %(default)s)",
     )
-    add(
-        "--calls",
-        default="",
-        metavar="HOST:PORT",
-        help="second address, for functions; serves only /function/",
-    )
-    json_log.add_flag(parser)
 
 
 def configure_log(args: argparse.Namespace) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import logging
 import shlex
 import sys
 from pathlib import Path
@@ -22,11 +21,10 @@ import uvloop
 from carpool import durations, json_log
 from carpool.address import Address
 from carpool.errors import ConfigError, Problem
-from carpool.memory import collect_rarely
 from carpool.settings import FunctionSettings
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.partition.machine import Capacity
-from faas_stack.provider import credential_options, plugin_command
+from faas_stack.provider import credential_options, plugin_command, standalone
 from faas_stack.provider.app import Provider, ProviderOptions
 from faas_stack.provider.canaries import refuse_chains
 from faas_stack.provider.credential_options import Access
@@ -101,13 +99,7 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
         metavar="FILE",
         help="stack file (default: ./stack.yaml)",
     )
-    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    add(
-        "--port",
-        type=int,
-        default=8080,
-        help="port to listen on; 0: any free one (default: %(default)s)",
-    )
+    standalone.add_address_flags(parser)
     add("--no-watchdog", action="store_true", help="run handlers without of-watchdog")
     partition_help = (
         "enforce instances' limits, and refuse to exceed the machine (default: %(default)s)"
@@ -128,11 +120,12 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
     )
     add("--json", action="store_true", help="print the result as one line of JSON")
     json_log.add_flag(parser)
+    parser.set_defaults(calls="")  # no second address
     return parser
 
 
 def _run(args: argparse.Namespace, *, deploy: bool) -> int:
-    json_log.configure_command("provider", args, text="", level=logging.WARNING)
+    standalone.configure_log(args)
     try:
         ready_s = durations.parse(args.ready_timeout)
     except durations.DurationError as error:
@@ -186,13 +179,17 @@ class _Session:
         await self._provider.drain()
 
     async def _serve(self, ready_s: float | None) -> None:
-        await self._listen()
+        await standalone.listen(self._args, self._provider)
         self._cleanup.enter_context(self._access.stored(self._provider.address))
         await self._backend.open()
         for note in self._backend.notes:
             say(note)
         self._cleanup.enter_context(exclusive(self._stack))
-        development = self._development(ready_s) if ready_s and self._args.watch else None
+        development = None
+        if ready_s and self._args.watch:  # before assembling, so that no change is missed
+            development = Development(
+                self._images, self._orchestrator, ready_s, self._scale_if_asked
+            )
         self._images.assemble()
         if ready_s is None:
             say(f"provider at {self._url()}; stop it with Ctrl-C")
@@ -201,20 +198,6 @@ class _Session:
             await self._deploy(ready_s)
         following = [keep_current(self._images.variant_copies)]
         await asyncio.gather(*following, *([development.run()] if development else ()))
-
-    def _development(self, ready_s: float) -> Development:
-        """Create the watcher, before files are assembled so that no change to them is missed."""
-        return Development(self._images, self._orchestrator, ready_s, self._scale_if_asked)
-
-    async def _listen(self) -> None:
-        try:
-            await self._provider.listen()
-        except OSError as error:
-            where = f"{self._args.host}:{self._args.port}"
-            expected = "a free address"
-            hint = f"{error.strerror or error}; choose another with --port"
-            raise ConfigError([Problem("--host, --port", where, expected, hint)]) from error
-        collect_rarely()
 
     async def _deploy(self, ready_s: float) -> None:
         deployed: list[LocalFunction] = []
