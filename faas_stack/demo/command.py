@@ -59,10 +59,10 @@ def _serve(examples: Path) -> bool:
     _say("   resnet50  ResNet-50 with random weights, for its arithmetic")
     _say("   wide      a 512-4096-4096-512 network with random weights, for its memory traffic\n")
     _say("2. Functions: starting provider, sidecars and handlers, as `carpool up` does ...")
-    with stack.up(examples) as running:
-        _say(f"   ready at http://{running.address}/function/NAME\n")
-        right = asyncio.run(_show_predictions(running.address, examples))
-        asyncio.run(_show_duels(running.address))
+    with stack.up(examples) as address:
+        _say(f"   ready at http://{address}/function/NAME\n")
+        right = asyncio.run(_show_predictions(address, examples))
+        asyncio.run(_show_duels(address))
         _say("\n5. Stopping: answering requests in flight, ending all processes ...")
     return right
 

@@ -133,6 +133,7 @@ def verdict(results: Sequence[PolicyResult], slo: str, rate_rps: float) -> str:
 
 async def _busy_rate(contest: Contest, function: str) -> float:
     pool = Pool(contest.address, max_connections=_CALLERS)
+    headers = [("content-type", flags.content_type_of(contest.body))]
     body = contest.body.read_bytes()
     until = time.perf_counter() + _CALIBRATION_S
     good = 0
@@ -142,7 +143,7 @@ async def _busy_rate(contest: Contest, function: str) -> float:
         while time.perf_counter() < until:
             try:
                 answer = await pool.request(
-                    *("POST", f"/function/{function}", [("content-type", _kind(contest.body))]),
+                    *("POST", f"/function/{function}", headers),
                     body,
                     timeout_s=_CALIBRATION_S,
                 )
@@ -164,10 +165,6 @@ def _in_time(results: LoadResults) -> float:
 
 def _url(contest: Contest, function: str) -> str:
     return f"http://{contest.address}/function/{function}"
-
-
-def _kind(body: Path) -> str:
-    return "application/json" if body.suffix == ".json" else "application/octet-stream"
 
 
 def _ms(value: float | None) -> str:

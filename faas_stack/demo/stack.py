@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from faas_stack.stack.stack_process import ROOT, stack_process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ROOT", "DemoFailed", "Running", "models", "up"]
+__all__ = ["ROOT", "DemoFailed", "models", "up"]
 
 _BUILD_S = 60
 _SHIPPED = Path(__file__).resolve().parents[1] / "_examples"  # exists only in a wheel
@@ -49,17 +48,6 @@ _FUNCTION = """\
 
 class DemoFailed(CarpoolError):
     """Raised when the demonstration cannot continue."""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A stack that is ready.
-
-    Attributes:
-        address: ``HOST:PORT`` of the provider.
-    """
-
-    address: str
 
 
 @contextmanager
@@ -93,11 +81,14 @@ def _build(root: Path) -> None:
 
 
 @contextmanager
-def up(examples: Path) -> Iterator[Running]:
+def up(examples: Path) -> Iterator[str]:
     """Run the stack for the duration of the ``with`` block.
 
     Args:
         examples: The folder with the functions.
+
+    Yields:
+        ``HOST:PORT`` of the provider, once the stack is ready.
 
     Raises:
         StackFailed: If it does not become ready; contains its output.
@@ -106,7 +97,7 @@ def up(examples: Path) -> Iterator[Running]:
         stack = Path(folder) / "stack.yaml"
         stack.write_text(_stack_text(examples), encoding="utf-8")
         with stack_process(stack) as running:
-            yield Running(str(running["url"]).removeprefix("http://").rstrip("/"))
+            yield str(running["url"]).removeprefix("http://").rstrip("/")
 
 
 def _stack_text(examples: Path) -> str:

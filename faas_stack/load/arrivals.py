@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["KINDS", "Segment", "arrivals", "constant", "of_trace", "span_s"]
+__all__ = ["KINDS", "Segment", "arrivals", "constant", "of_trace"]
 
 KINDS = ("poisson", "uniform")
 
@@ -44,11 +44,6 @@ def of_trace(path: Path, scale: float = 1.0) -> list[Segment]:
     """
     starts_s, rates_rps, end_s = trace_file.read(path, scale)
     return list(map(Segment, starts_s, (*starts_s[1:], end_s), rates_rps))
-
-
-def span_s(segments: list[Segment]) -> float:
-    """Return the total duration of the segments."""
-    return segments[-1].end_s
 
 
 def arrivals(segments: Iterable[Segment], process: str, seed: int) -> Iterator[float]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from faas_stack.load.arrivals import Segment
 
-__all__ = ["LoadPlan", "parse"]
+__all__ = ["LoadPlan", "content_type_of", "parse"]
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _DURATION = "a duration such as 30s, 200ms or 1m30s"
@@ -150,7 +150,7 @@ def _segments(
     except ConfigError as error:
         problems.extend("--trace: ", error)
         return [], 0.0
-    whole_s = arrivals.span_s(segments)
+    whole_s = segments[-1].end_s
     return segments, min(whole_s, warmup_s + (duration_s or whole_s))
 
 
@@ -194,7 +194,7 @@ def _bodies(problems: Problems, data: str) -> list[tuple[str, bytes]]:
     path = Path(data[1:])
     try:
         files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
-        bodies = [(_kind(file), file.read_bytes()) for file in files]
+        bodies = [(content_type_of(file), file.read_bytes()) for file in files]
     except OSError as error:
         problems.add("--data", data, "a readable file or folder after the @", str(error))
         return []
@@ -203,5 +203,6 @@ def _bodies(problems: Problems, data: str) -> list[tuple[str, bytes]]:
     return bodies
 
 
-def _kind(file: Path) -> str:
+def content_type_of(file: Path) -> str:
+    """Return the content type for a file's bytes, inferred from its name."""
     return "application/json" if file.suffix == ".json" else "application/octet-stream"

@@ -54,16 +54,12 @@ class LogRoute:
         task = asyncio.get_running_loop().create_task(_answer(exchange, function, batches))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
-        exchange.on_gone = lambda: _cancel(task)
+        exchange.on_gone = task.cancel
 
     def close(self) -> None:
         """End the responses that are still streaming."""
         for task in self._answers:
             task.cancel()
-
-
-def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
 
 
 async def _answer(

@@ -12,7 +12,6 @@ from faas_stack.load.arrivals import (
     arrivals,
     constant,
     of_trace,
-    span_s,
 )
 
 if TYPE_CHECKING:
@@ -70,4 +69,3 @@ def test_trace_rows_become_segments_with_scaled_rates(tmp_path: Path) -> None:
     path.write_text("\ufeffstart_s,requests_per_minute\n600,60\n660,120\n", encoding="utf-8")
     segments = of_trace(path, scale=2)
     assert [Segment(0, 60, 2.0), Segment(60, 120, 4.0)] == segments
-    assert span_s(segments) == 120
