@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import carpool
-from carpool import durations, errors
+from carpool import errors, setting_types
 from carpool.errors import CarpoolError
 from carpool.prometheus_text import CONTENT_TYPE
+from carpool.setting_spec import read_value
 from carpool.task_set import TaskSet
 from carpool.validation.problems import Problems
 from faas_stack.provider import openapi
@@ -41,6 +42,7 @@ __all__ = ["Routes"]
 log = logging.getLogger(__name__)
 
 _READY = "120s"  # loading a model may take long
+_READY_TIME = setting_types.duration("a duration such as 90s", lambda _: True)
 _NAME = r"[-a-zA-Z_0-9.]+"
 
 
@@ -184,7 +186,8 @@ class Routes:
 
     async def _reload(self, request: Request) -> int:
         body, problems = request.body() if request.exchange.body else Body({}, request), Problems()
-        ready_s = _duration(take(body.document, "timeout", _READY, problems), problems)
+        timeout = take(body.document, "timeout", _READY, problems)
+        ready_s = read_value(_READY_TIME, "timeout", timeout, problems)
         problems.raise_if_any()
         name, namespace = request.split(request.name, body.namespace)
         began_s = asyncio.get_running_loop().time()
@@ -238,11 +241,3 @@ class Routes:
     async def _read_logs(self, request: Request) -> int:
         self._logs.accept(request.exchange, request.query)
         return 200
-
-
-def _duration(text: str, problems: Problems) -> float:
-    try:
-        return durations.parse(text)
-    except durations.DurationError:
-        problems.add("timeout", text, "a duration such as 90s")
-        return 0.0

@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carpool import durations
+from carpool import setting_types
 from carpool.errors import ConfigError, Problem
+from carpool.setting_spec import read_value
 from carpool.validation.output_file import check_output, write_output
 from carpool.validation.problems import Problems
 from scaler.policy_choice import chosen_policy
@@ -34,6 +35,7 @@ __all__ = ["main"]
 
 _PARTS = ("trace", "model", "objective", "billing")
 _SHARE = 1 / 6
+_HORIZON = setting_types.duration("a duration such as 20m", lambda v: v > 0)
 
 
 def main(
@@ -56,7 +58,7 @@ def main(
     flags = _parser(prog).parse_args(argv)
     problems = Problems()
     seeds = _seeds(flags.seeds, problems)
-    horizon_s = _horizon_s(flags.horizon, problems)
+    horizon_s = read_value(_HORIZON, "--horizon", flags.horizon, problems)
     named = any(getattr(flags, part) for part in _PARTS)
     share = flags.share if flags.share is not None else 1.0 if named else _SHARE
     if not 0 < share <= 1:
@@ -171,16 +173,6 @@ def _seeds(text: str, problems: Problems) -> list[int]:
     if not seeds:
         problems.add("--seeds", text, "whole numbers such as 1-3 or 1,4")
     return list(dict.fromkeys(seeds))
-
-
-def _horizon_s(text: str, problems: Problems) -> float:
-    try:
-        horizon_s = durations.parse(text)
-    except ValueError:
-        horizon_s = 0.0
-    if horizon_s <= 0:
-        problems.add("--horizon", text, "a duration such as 20m")
-    return horizon_s
 
 
 def _say(line: str) -> None:
