@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Estimate", "half_interval", "ratio"]
+__all__ = ["UNKNOWN", "Estimate", "half_interval", "ratio"]
 
 _STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)  # 95 %, two sides
 _NORMAL = 1.96
@@ -37,6 +37,9 @@ class Estimate(NamedTuple):
         return self.value + self.half
 
 
+UNKNOWN = Estimate(math.nan, math.nan)
+
+
 def half_interval(values: Sequence[float]) -> float:
     """Return half the interval of the mean; NaN for one value, or if one is infinite."""
     freedom = len(values) - 1
@@ -52,7 +55,7 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
     """Return the ratio of the sums of paired observations; NaN if the second sum is zero."""
     total = math.fsum(below)
     if not total > 0:
-        return Estimate(math.nan, math.nan)
+        return UNKNOWN
     value = math.fsum(above) / total
     rest = [a - value * b for a, b in zip(above, below, strict=True)]
     return Estimate(value, half_interval(rest) / fmean(below))

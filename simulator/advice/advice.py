@@ -15,7 +15,7 @@ from carpool import durations, plugins
 from carpool.app_setting import App
 from carpool.settings import FunctionSettings, rows
 from simulator.advice.settings import params
-from simulator.confidence_intervals import Estimate
+from simulator.confidence_intervals import UNKNOWN, Estimate
 from simulator.reports.comparison_table import aligned, number
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ class Advice:
             "cost_per_1k": _interval(each.cost_per_1k),
             "cost_over_bound": _interval(each.over_bound),
             "cost_beside_advice": _interval(
-                _UNKNOWN if each.failure else self.beside.get(each.policy, _UNKNOWN)
+                UNKNOWN if each.failure else self.beside.get(each.policy, UNKNOWN)
             ),
             "missed": _interval(each.missed),
             "meets_objective": each.meets,
@@ -302,9 +302,6 @@ class Advice:
             return each is not self.chosen, False, not each.meets, cost
 
         return sorted(self.verdicts.values(), key=place)
-
-
-_UNKNOWN = Estimate(math.nan, math.nan)
 
 
 def _shown(estimate: Estimate, form: Callable[[float], str]) -> str:

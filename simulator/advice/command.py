@@ -175,10 +175,11 @@ def _flag(name: str) -> str:
 def _question(flags: argparse.Namespace, values: dict[str, Any]) -> Question:
     problems = Problems()
     trace = problems.attempt(lambda: asking.read_load(flags.trace, values["scale"]))
-    model = problems.attempt(lambda: asking.read_model(flags.model, values["load"]))
+    read = problems.attempt(lambda: asking.read_model(flags.model, values["load"]))
     problems.raise_if_any()
     assert trace is not None  # noqa: S101  or there were problems
-    assert model is not None  # noqa: S101
+    assert read is not None  # noqa: S101
+    model, entry = read
     app = App("all", math.inf, trace, values["accuracy"])
     name = Path(flags.model).stem if Path(flags.model).suffix else flags.model
     limits = (values["percentile"], values["max_batch"])
@@ -194,7 +195,6 @@ def _question(flags: argparse.Namespace, values: dict[str, Any]) -> Question:
         call=values["million_calls"] / _MILLION if flags.billing == "pay-per-use" else 0.0,
         currency=flags.currency,
     )
-    entry = asking.model_entry(flags.model, values["load"])
     path = shipped.find_file(flags.trace)
     return Question(trace, path, values["scale"], function, entry, prices)
 

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from scaler.scenarios.scenario import Function
     from simulator.advice.trace_parts import Part
 
-__all__ = ["MODELS", "Question", "gpu_gb", "model_entry", "read_load", "read_model"]
-__all__ += ["with_objective"]
+__all__ = ["MODELS", "Question", "gpu_gb", "read_load", "read_model", "with_objective"]
 
 MODELS = (
     "a table FILE.csv, coefficients or variants FILE.json, FILE.onnx, or a linear model such as "
@@ -117,40 +116,35 @@ def read_load(path: Path, scale: float) -> Trace:
     return trace
 
 
-def read_model(text: str, load_s: float) -> LatencyModel:
-    """Read a latency model from a file or a line of text.
+def read_model(text: str, load_s: float) -> tuple[LatencyModel, dict[str, Any]]:
+    """Read a latency model from a file or a line of text; return it and its scenario entry.
 
     Raises:
         ConfigError: it is none of `MODELS`, or everything that is wrong with the file.
     """
-    line = _line(text, load_s)
-    if line:
-        return line
+    line, load = _LINE.fullmatch(text), {"load_s": load_s}
+    if line and not Path(text).exists():
+        try:
+            base_s, per_item_s = (durations.parse(part.strip()) for part in line.groups())
+        except ValueError as error:
+            raise ConfigError([Problem("--model", text, MODELS, str(error))]) from error
+        entry = {"base_ms": 1000 * base_s, "per_item_ms": 1000 * per_item_s}
+        return Linear(base_s, per_item_s, load_s=load_s), {"linear": entry, **load}
     path = shipped.find_file(Path(text))
     if not path.is_file():
         raise ConfigError([Problem("--model", text, MODELS, "there is no such file")])
+    where = str(path.resolve())
     if path.suffix == ".csv":
-        return read_table(path, load_s=load_s)
+        return read_table(path, load_s=load_s), {"table": where, **load}
     if path.suffix == ".onnx":
         from carpool.predictor.onnx_latency import read_operators  # noqa: PLC0415  needs onnx
 
-        return read_operators(path, load_s=load_s)
+        return read_operators(path, load_s=load_s), {"operators": where, **load}
     if path.suffix == ".json":
-        if _kind(path) == "variants":
-            return VariantSet(read_variants(path))
-        return read_coefficients(path, load_s=load_s)
+        if _has_variants(path):
+            return VariantSet(read_variants(path)), {"variants": where}
+        return read_coefficients(path, load_s=load_s), {"coefficients": where, **load}
     raise ConfigError([Problem("--model", text, MODELS)])
-
-
-def model_entry(text: str, load_s: float) -> dict[str, Any]:
-    """Return the same model as an entry of a scenario."""
-    line = _LINE.fullmatch(text)
-    if line and not Path(text).exists():
-        base_ms, item_ms = (1000 * durations.parse(part.strip()) for part in line.groups())
-        return {"linear": {"base_ms": base_ms, "per_item_ms": item_ms}, "load_s": load_s}
-    path = shipped.find_file(Path(text)).resolve()
-    kind = _kind(path)
-    return {kind: str(path)} | ({} if kind == "variants" else {"load_s": load_s})
 
 
 def gpu_gb(function: Function) -> float:
@@ -186,26 +180,10 @@ def with_objective(function: Function, slo_s: float | None) -> Function:
     return dataclasses.replace(function, slo_s=slo_s, apps=apps)
 
 
-def _line(text: str, load_s: float) -> Linear | None:
-    line = _LINE.fullmatch(text)
-    if not line or Path(text).exists():
-        return None
+def _has_variants(path: Path) -> bool:
+    """Return whether a JSON file lists variants; if it is none, its reader reports that."""
     try:
-        base_s, per_item_s = (durations.parse(part.strip()) for part in line.groups())
-    except ValueError as error:
-        raise ConfigError([Problem("--model", text, MODELS, str(error))]) from error
-    return Linear(base_s, per_item_s, load_s=load_s)
-
-
-def _kind(path: Path) -> str:
-    """Return the key under which a scenario refers to the file."""
-    if path.suffix == ".json":
-        problems = Problems()
-        text = read_text(path, problems) or ""
-        try:
-            document = json.loads(text)
-        except ValueError:
-            return "coefficients"  # their reader reports what is wrong
-        variants = isinstance(document, dict) and "variants" in document
-        return "variants" if variants else "coefficients"
-    return "operators" if path.suffix == ".onnx" else "table"
+        document = json.loads(read_text(path, Problems()) or "")
+    except ValueError:
+        return False
+    return isinstance(document, dict) and "variants" in document

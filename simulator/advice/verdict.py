@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from simulator.confidence_intervals import Estimate, ratio
+from simulator.confidence_intervals import UNKNOWN, Estimate, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,6 @@ __all__ = ["Verdict", "beside", "best", "better", "verdicts"]
 _AS_CHEAP = 1.03
 _S_PER_HOUR = 3600.0
 _NONE_SEEN = 3.0
-_UNKNOWN = Estimate(math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def beside(row: Sequence[Row], other: Sequence[Row]) -> Estimate:
 
 def _verdict(policy: str, rows: Sequence[Row], allowed: float) -> Verdict:
     if failures := [row.failure for row in rows if row.failure]:
-        unknown = (_UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN)
+        unknown = (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
         return Verdict(policy, len(rows), *unknown, allowed, failures[0])
     costs = [row.cost for row in rows]
     requests = [float(row.requests) for row in rows]
