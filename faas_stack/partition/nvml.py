@@ -24,13 +24,11 @@ class GpuDevice:
 
     Attributes:
         uuid: Its id for CUDA_VISIBLE_DEVICES.
-        model: Its name.
         memory_bytes: Its memory.
         mig: Whether it is a MIG instance.
     """
 
     uuid: str
-    model: str
     memory_bytes: int
     mig: bool = False
 
@@ -107,5 +105,4 @@ def _mig_instances(nvml: Any, handle: Any) -> list[Any]:  # noqa: ANN401 - ships
 
 def _device(nvml: Any, handle: Any, *, mig: bool = False) -> GpuDevice:  # noqa: ANN401 - no types
     memory_bytes = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-    uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
-    return GpuDevice(uuid, name, memory_bytes, mig)
+    return GpuDevice(nvml.nvmlDeviceGetUUID(handle), memory_bytes, mig)

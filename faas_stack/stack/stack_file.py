@@ -49,7 +49,6 @@ class StackFile:
 
     path: Path
     folder: Path
-    gateway: str
     functions: tuple[StackFunction, ...]
     copy: tuple[str, ...]
 
@@ -108,24 +107,24 @@ class _Stack:
             self.reader.wrong(top["version"], "version", "1.0")
         functions = self._functions(root, top.get("functions"))
         self._check_images(functions)
+        self._check_provider(root, top.get("provider"))
         return StackFile(
             path=self.path,
             folder=self.folder,
-            gateway=self._provider(root, top.get("provider")),
             functions=functions,
             copy=self._configuration(top.get("configuration")),
         )
 
-    def _provider(self, root: yaml.Node, node: yaml.Node | None) -> str:
+    def _check_provider(self, root: yaml.Node, node: yaml.Node | None) -> None:
         if node is None:
             self.problems.missing(self.reader.name(root, "provider"), "name: openfaas")
-            return ""
+            return
         entries = self.reader.mapping(node, "provider", ("name", "gateway"))
         name = entries.get("name")
         if name is None or self.reader.text(name, "provider.name") != "openfaas":
             self.reader.wrong(name or node, "provider.name", "openfaas")
-        gateway = entries.get("gateway")
-        return self.reader.text(gateway, "provider.gateway") if gateway else ""
+        if gateway := entries.get("gateway"):
+            self.reader.text(gateway, "provider.gateway")
 
     def _functions(self, root: yaml.Node, node: yaml.Node | None) -> tuple[StackFunction, ...]:
         entries = self.reader.mapping(node, "functions") if node is not None else {}

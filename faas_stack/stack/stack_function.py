@@ -79,7 +79,6 @@ class StackFunction:
     limits: Mapping[str, str]
     requests: Mapping[str, str]
     read_only_root: bool
-    skip_build: bool
     environment_files: tuple[str, ...] = ()
 
 
@@ -127,7 +126,6 @@ class FunctionReader:
             limits=self._resources("limits"),
             requests=self._resources("requests"),
             read_only_root=self._flag("readonly_root_filesystem"),
-            skip_build=skip_build,
             environment_files=self._texts("environment_file"),
         )
 

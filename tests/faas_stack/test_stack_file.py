@@ -79,8 +79,8 @@ namespace: team
     assert {"com.carpool.slo": "200ms", "plain": "5"} == found.labels
     assert {"topic": "cats"} == found.annotations
     assert ({"memory": "128Mi", "cpu": "500m"}, {"cpu": "1"}) == (found.limits, found.requests)
-    assert (True, False, "team") == (found.read_only_root, found.skip_build, found.namespace)
-    assert ("http://127.0.0.1:8080", ("lib",)) == (stack.gateway, stack.copy)
+    assert (True, "team") == (found.read_only_root, found.namespace)
+    assert ("lib",) == stack.copy
 
 
 def test_takes_fprocess_from_the_template(folder: Path) -> None:

@@ -35,7 +35,7 @@ class PodState:
     """State of an instance.
 
     Attributes:
-        name, namespace: Name and namespace of the pod.
+        name: Name of the pod.
         id: ID of the function's Deployment.
         address: Address for requests; empty if there is none yet.
         ready: Whether requests can be sent to it.
@@ -49,7 +49,6 @@ class PodState:
     """
 
     name: str
-    namespace: str
     id: str
     address: str = ""
     ready: bool = False
@@ -78,7 +77,6 @@ def read_pod(pod: Mapping[str, Any]) -> PodState:
     annotations = metadata.get("annotations", {})
     return PodState(
         name=metadata["name"],
-        namespace=metadata["namespace"],
         id=metadata["labels"][ID],
         address=_address(ip),
         ready=ready and bool(ip) and not leaving,

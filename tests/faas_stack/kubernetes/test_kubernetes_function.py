@@ -34,7 +34,7 @@ def stored(replicas: int = 1, refusal: str = "") -> StoredFunction:
 
 def pod(name: str, *, ready: bool = True) -> PodState:
     """Return a pod with an address on which nothing listens."""
-    return PodState(name, "openfaas-fn", "1d", "127.0.0.1:9", ready=ready)
+    return PodState(name, "1d", "127.0.0.1:9", ready=ready)
 
 
 async def no_start() -> None:

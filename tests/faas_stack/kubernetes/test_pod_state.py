@@ -31,7 +31,7 @@ UNREADY = condition("Ready", true=False)
 def test_ready_pod_has_address_and_no_reason() -> None:
     """A ready pod has an address and no reason to report."""
     state = read_pod(pod(READY, restartCount=2, state={"running": {}}))
-    assert ("fn-1-a", "team", "1d") == (state.name, state.namespace, state.id)
+    assert ("fn-1-a", "1d") == (state.name, state.id)
     assert ("10.1.2.3:8080", True, False, "", 2) == (
         *(state.address, state.ready, state.failing),
         *(state.reason, state.restarts),

@@ -18,8 +18,8 @@ from faas_stack.partition.nvml import GpuDevice
 from faas_stack.partition.resources import Resources
 
 GIB = 2**30
-GPU = GpuDevice("GPU-1", "H200", 80 * GIB)
-MIG = GpuDevice("MIG-1", "H200 MIG 1g.18gb", 10 * GIB, mig=True)
+GPU = GpuDevice("GPU-1", 80 * GIB)
+MIG = GpuDevice("MIG-1", 10 * GIB, mig=True)
 HALF = Resources(gpus=1, gpu_percent=50)
 
 needs_no_daemon = pytest.mark.skipif(
