@@ -87,12 +87,11 @@ class OnnxModel:
         Raises:
             LoadError: A model without free dimensions fails on zeros.
         """
-        free = any(not isinstance(size, int) for s in self._inputs() for size in s.shape[1:])
         for rows in sizes if self.shares_runs else (1,):
             try:
                 self._run({spec.name: _zeros(spec, rows) for spec in self._inputs()})
             except Exception as error:
-                if not free:
+                if not self.signature.has_free_sizes:
                     msg = f"the model fails on zeros in a batch of {rows}: {logs.describe(error)}"
                     raise LoadError(msg) from error
                 logs.say(

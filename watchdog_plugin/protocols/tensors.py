@@ -163,6 +163,12 @@ class Signature:
             raise BadRequest(msg)
         return spec
 
+    @property
+    def has_free_sizes(self) -> bool:
+        """Whether an input has a free size besides the number of rows."""
+        shapes = [spec.shape[1:] for spec in self.inputs.values()]
+        return any(not isinstance(size, int) for shape in shapes for size in shape)
+
     def described(self) -> str:
         """Return a description of the inputs on one line."""
         return ", ".join(map(str, self.inputs.values()))

@@ -24,6 +24,7 @@ from carpool.errors import CarpoolError
 from carpool.process.parent_death import tell_on_parent_death
 from watchdog_plugin import logs
 from watchdog_plugin.onnx.session import OnnxSession
+from watchdog_plugin.profiling.memory import status_mb
 from watchdog_plugin.registration.validation import read_validation
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ __all__ = ["main", "measured"]
 
 _LEAST_RUNS, _MOST_RUNS = 5, 200
 _ENOUGH_S = 0.5  # time for runs of one batch size
-_KB_PER_MB = 1024
 
 
 def measured(
@@ -54,19 +54,9 @@ def measured(
     return {
         "accuracy": accuracy,
         "load_s": load_s,
-        "memory_mb": _most_memory_mb(),
+        "memory_mb": status_mb("VmHWM"),
         "latencies_ms": latencies_ms,
     }
-
-
-def _most_memory_mb() -> float:
-    """Return this process's peak memory in megabytes.
-
-    `getrusage` is not used, as it includes the process from which this one was forked.
-    """
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    peak = next(line for line in lines if line.startswith("VmHWM:"))
-    return int(peak.split()[1]) / _KB_PER_MB
 
 
 def _answers(session: OnnxSession, validation: ValidationSet, size: int) -> Any:  # noqa: ANN401

@@ -114,12 +114,7 @@ def _runs_whole(whole: OnnxSession, stages: StageFolder, settings: HandlerSettin
     False if sizes other than the batch are free, as the inputs tried do not show which requests run
     long.
     """
-    free = any(
-        not isinstance(size, int)
-        for spec in whole.signature.inputs.values()
-        for size in spec.shape[1:]
-    )
-    if free or not settings.rules.pays:
+    if whole.signature.has_free_sizes or not settings.rules.pays:
         return False
     known_s = stages.seconds(settings.batch_max, settings.threads, processor())
     batch_s = known_s or _whole_seconds(whole, settings)
