@@ -118,7 +118,7 @@ _OWN_LINES = re.compile(
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ([\t -~\x80-\xff]*)").fullmatch
 
 
-def batch_headers(key: str = "") -> tuple[tuple[str, str], ...]:
+def batch_headers(key: str) -> tuple[tuple[str, str], ...]:
     """Return the headers of a batch's POST; ``key`` is the key its receiver asks for, if any."""
     shown = ((KEY_HEADER, key),) if key else ()
     return (("content-type", CONTENT_TYPE), *PROBE_HEADERS, *shown)

@@ -47,7 +47,7 @@ class SimulatedPlanning:
         capacity: ClusterCapacity,
         result: ScenarioResult,
         *,
-        processes_known: bool = False,
+        processes_known: bool,
     ) -> None:
         self._planner = planner
         self._scenario = scenario

@@ -65,7 +65,7 @@ class SimulatedSidecar:
         events: EventQueue,
         queue_max: float,
         load: LoadCounter,
-        network_s: float = 0.0,
+        network_s: float,
     ) -> None:
         nothing = Planned(Planned.Params({}))
         self._upstreams = ManyUpstreams()

@@ -76,7 +76,7 @@ def live(
     policies: Sequence[str],
     stack: Path | None,
     requests: dict[str, Request],
-    options: Sequence[str] = (),
+    options: Sequence[str],
 ) -> dict[str, ScenarioResult]:
     """Return the scenario's result under each policy on a running stack.
 

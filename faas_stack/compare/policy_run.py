@@ -83,9 +83,9 @@ class PolicyRunner:
         scenario: Scenario,
         stack: Path,
         requests: Mapping[str, Request],
-        options: Sequence[str] = (),
+        options: Sequence[str],
         *,
-        confined: bool = True,
+        confined: bool,
         steady_s: float = _STEADY_S,
     ) -> None:
         self._scenario = scenario

@@ -36,7 +36,7 @@ def constant(rate_rps: float, duration_s: float) -> list[Segment]:
     return [Segment(0.0, duration_s, rate_rps)]
 
 
-def of_trace(path: Path, scale: float = 1.0) -> list[Segment]:
+def of_trace(path: Path, scale: float) -> list[Segment]:
     """Return the segments of a trace file, with its rates multiplied by ``scale``.
 
     Raises:

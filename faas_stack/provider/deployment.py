@@ -208,7 +208,7 @@ def take(document: Mapping[str, Any], key: str, default: T, problems: Problems) 
     return value
 
 
-def split_name(name: str, namespace: str = "", default: str = DEFAULT_NAMESPACE) -> tuple[str, str]:
+def split_name(name: str, namespace: str, default: str) -> tuple[str, str]:
     """Split ``NAME`` or ``NAME.NAMESPACE`` at the last dot into function name and namespace."""
     function, dot, suffix = name.rpartition(".")
     if dot:

@@ -57,7 +57,7 @@ def _notes(log: LogRing) -> list[str]:
 
 
 def as_json(
-    url: str, functions: Sequence[LocalFunction], scaler: str = "", credentials: Path | None = None
+    url: str, functions: Sequence[LocalFunction], scaler: str, credentials: Path | None
 ) -> str:
     """Return everything as one line of JSON.
 

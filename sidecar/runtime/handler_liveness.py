@@ -71,9 +71,9 @@ class ProbedInstance:
         upstream: Upstream,
         on_change: Callable[[ProbedInstance], None],
         answer_bytes: int,
-        key: str = "",
-        probe: Probe | None = None,
-        connect_s: float | None = None,
+        key: str,
+        probe: Probe | None,
+        connect_s: float | None,
     ) -> None:
         self.upstream = upstream
         self._foreign_probe = probe

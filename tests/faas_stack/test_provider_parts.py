@@ -119,7 +119,7 @@ def test_last_dot_separates_name_and_namespace(
     name: str, namespace: str, expected: tuple[str, str]
 ) -> None:
     """A namespace in the name overrides one given separately."""
-    assert expected == split_name(name, namespace)
+    assert expected == split_name(name, namespace, "openfaas-fn")
 
 
 # -- logs -------------------------------------------------------------------------------------

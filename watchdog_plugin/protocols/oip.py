@@ -103,9 +103,9 @@ class OpenInference:
         self,
         signature: Signature,
         name: str,
-        variant: str = "",
-        repository: Repository | None = None,
-        answer_max_bytes: int = answers.LARGEST_BYTES,
+        variant: str,
+        repository: Repository | None,
+        answer_max_bytes: int,
     ) -> None:
         self._answer_max_bytes = answer_max_bytes
         self._signature = signature
@@ -116,7 +116,7 @@ class OpenInference:
         self._entry = self._repository.add(name or _DEFAULT_NAME, self._version, signature)
         self.statistics = self._entry.statistics
 
-    def route(self, method: str, path: str, called: str = "") -> str | Callable[[Item], Answer]:
+    def route(self, method: str, path: str, called: str) -> str | Callable[[Item], Answer]:
         """Return the name of the model for an inference path, or the responder of another path.
 
         ``called`` is as for `check_name`.
@@ -144,7 +144,7 @@ class OpenInference:
             return lambda _: self._repository.stats([self._entry])
         return _always(answers.json_answer(self._about_model(name, verb)))
 
-    def check_name(self, name: str, called: str = "") -> None:
+    def check_name(self, name: str, called: str) -> None:
         """Check that a request uses this model's name.
 
         Args:

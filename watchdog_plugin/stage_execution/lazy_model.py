@@ -56,7 +56,7 @@ class LazyModel:
         executor: Executor,
         provider: str,
         *,
-        lazy: bool = True,
+        lazy: bool,
     ) -> None:
         self.on_run: Callable[[int, int], object] = lambda _rows, _ns: None
         self._served = ServedModel(model, program)

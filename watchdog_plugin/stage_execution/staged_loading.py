@@ -50,7 +50,7 @@ def staged_model(
     settings: HandlerSettings,
     author: HandlerModule,
     lengths: Mapping[str, object],
-    executor: Executor | None = None,
+    executor: Executor | None,
 ) -> LazyModel | None:
     """Return the function's model if it is to run in stages; else None.
 

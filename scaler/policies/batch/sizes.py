@@ -46,7 +46,7 @@ class InstanceSize(NamedTuple):
 
 
 def instance_sizes(
-    model: LatencyModel, max_batch: int, percentile: float = 0.99
+    model: LatencyModel, max_batch: int, percentile: float
 ) -> tuple[InstanceSize, ...]:
     """Return every instance size that the model knows, with all its batches.
 

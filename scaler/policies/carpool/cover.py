@@ -195,7 +195,7 @@ class Menu:
         found = [each for each in covers if each]
         return self._rated(min(found, key=lambda c: c.price_per_s)) if found else None
 
-    def nearly(self, rate_rps: float, limit: float = math.inf) -> Cover:
+    def nearly(self, rate_rps: float, limit: float) -> Cover:
         """Return the cheapest instances that keep up with a rate that none can serve in time."""
         sizes = [option.size for option in self.options]
         at = min(range(len(sizes)), key=lambda at: self.price_per_s[at] / sizes[at].rate_rps)

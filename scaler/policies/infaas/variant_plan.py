@@ -32,7 +32,7 @@ def variant_proposal(
     task: Task,
     solution: Solution,
     missing_rps: float,
-    on_offer: Sequence[Size] = (),
+    on_offer: Sequence[Size],
 ) -> Proposal:
     """Return a solution as a proposal.
 

@@ -58,7 +58,7 @@ class ContainerRunner:
         network: str,
         document: Callable[[], Mapping[str, Any]],
         log: LogRing,
-        adopted: str = "",
+        adopted: str,
     ) -> None:
         self.container = adopted
         self._over = {adopted} - {""}  # containers to remove before the next run
