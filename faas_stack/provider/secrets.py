@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from carpool.validation.problems import Problems
+    from faas_stack.provider.deployment import Deployment
+
 __all__ = ["SecretStore", "value_of"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-][-a-zA-Z0-9_.]{0,252}")
@@ -48,6 +51,14 @@ class SecretStore:
             return None
         own = [self._given(function, namespace) / name] if function else []
         return next((path for path in (*own, self._of(namespace) / name) if path.is_file()), None)
+
+    def check(self, deployment: Deployment, problems: Problems) -> None:
+        """Report secrets of ``deployment`` that do not exist."""
+        for name in deployment.secrets:
+            if problems.full:
+                break
+            if self.path(name, deployment.namespace) is None:
+                problems.add("secrets", name, "an existing secret", "create it first")
 
     def give(self, function: str, namespace: str, name: str, value: bytes) -> None:
         """Give one function its own value for a secret; such values are not listed.

@@ -291,7 +291,7 @@ def test_secrets_are_readable_only_in_container(tmp_path: Path) -> None:
     assert [] == list(folder.parent.iterdir())
     assert "" == mounts.lay_out("fn-1", deployment())
     problems = Problems()
-    mounts.check(deployment(secrets=["key", "nope"]), problems)
+    store.check(deployment(secrets=["key", "nope"]), problems)
     assert 1 == len(problems)
 
 

@@ -145,11 +145,7 @@ class ProcessBackend:
             problems.add("image", deployment.image, expected, hint)
         elif not (deployment.env_process or context.fprocess):
             problems.add("envProcess", "", "the handler's command", "the template names none")
-        for secret in deployment.secrets:
-            if problems.full:
-                break
-            if self._secrets.path(secret, deployment.namespace) is None:
-                problems.add("secrets", secret, "an existing secret", "create it first")
+        self._secrets.check(deployment, problems)
         problems.raise_if_any()
         if size.gpus and gpus and (weak := await asyncio.to_thread(gpus.prepare)):
             log.warning("%s: %s", deployment.service, weak)

@@ -203,7 +203,7 @@ class DockerBackend:
         """Check a deployment without asking the engine, and return its resources."""
         problems = Problems()
         resources = problems.attempt(lambda: Resources.of(deployment)) or Resources()
-        self._mounts.check(deployment, problems)
+        self._secrets.check(deployment, problems)
         problems.attempt(lambda: self.ledger.check(resources))
         problems.raise_if_any()
         return resources

@@ -39,12 +39,6 @@ class SecretMounts:
         self._folder = folder
         self._on_host = on_host
 
-    def check(self, deployment: Deployment, problems: Problems) -> None:
-        """Report secrets of ``deployment`` that do not exist."""
-        for secret in deployment.secrets:
-            if self._store.path(secret, deployment.namespace) is None:
-                problems.add("secrets", secret, "an existing secret", "create it first")
-
     def lay_out(self, instance: str, deployment: Deployment) -> str:
         """Copy the secrets for an instance; return the path to mount, empty if it has none.
 
@@ -55,7 +49,7 @@ class SecretMounts:
         if not deployment.secrets:
             return ""
         problems = Problems()
-        self.check(deployment, problems)
+        self._store.check(deployment, problems)
         problems.raise_if_any()
         folder = self._folder / instance
         for secret in deployment.secrets:
