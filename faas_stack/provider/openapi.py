@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import carpool
 from carpool import durations
+from faas_stack.provider.scaler_access import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,7 +20,6 @@ PATH = "/openapi.json"
 _WITH_BODY = frozenset(("POST", "PUT", "DELETE"))
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _LOGIN = "credentials"
-_CLASS = "sidecar_class"
 _JSON: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
 _ANY: dict[str, Any] = {"*/*": {"schema": {}}}
 _ERROR = {
@@ -48,7 +48,7 @@ def document(
         login: Whether routes other than function calls require credentials.
     """
     paths = {path: _route(path, methods, login=login) for path, methods in routes.items()}
-    called = [each for each in functions if _CLASS not in each.deployment.env_vars]
+    called = [each for each in functions if not is_instance(each.deployment)]
     paths |= {f"/function/{_name(each, default_namespace)}": _call(each) for each in called}
     schemes = {_LOGIN: {"type": "http", "scheme": "basic"}} if login else {}
     return {

@@ -35,10 +35,8 @@ __all__ = [
 ]
 
 _ADDRESS = "sidecar_scaler"
-_FUNCTION, _CLASS = (
-    "sidecar_function",
-    "sidecar_class",
-)  # which the scaler sets in the functions that it deploys
+# The scaler sets these in the functions that it deploys.
+_FUNCTION, _CLASS = "sidecar_function", "sidecar_class"
 # A front's last plan survives a restart in its temporary folder.
 _PLAN = {"sidecar_plan_folder": "tmp"}
 
