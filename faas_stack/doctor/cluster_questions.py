@@ -13,7 +13,7 @@ from urllib.parse import quote
 from carpool.errors import CarpoolError
 from carpool.kubernetes_api import KubernetesApiError
 from carpool.latency import Resources as Size
-from faas_stack.doctor.cluster_state import Autoscaler, ClusterState
+from faas_stack.doctor.context import Autoscaler, ClusterState
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE
 from faas_stack.provider.kubernetes.names import FUNCTION, MANAGED, NAMESPACE_SELECTOR, object_name

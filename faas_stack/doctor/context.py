@@ -18,13 +18,45 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.settings import FunctionSettings
-    from faas_stack.doctor.cluster_state import ClusterState
     from faas_stack.stack.stack_file import StackFile
     from faas_stack.stack.stack_function import StackFunction
+    from scaler.planning.placement import Node
 
-__all__ = ["GATEWAY_S", "Case", "FunctionContext", "Surroundings", "duration_s"]
+__all__ = ["GATEWAY_S", "Autoscaler", "Case", "ClusterState", "FunctionContext", "Surroundings"]
+__all__ += ["duration_s"]
 
 GATEWAY_S = 60.0  # the gateway's default for each of its times
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaler:
+    """An object other than the scaler that sets the replicas of a Deployment."""
+
+    kind: str
+    namespace: str
+    name: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """State of a Kubernetes cluster, for ``carpool doctor --kubernetes``.
+
+    Attributes:
+        autoscalers: Autoscalers of Deployments.
+        namespaces: Why a namespace is not one for functions, by name; without those that are.
+        refusals: Functions whose pods are not admitted, with the message.
+        nodes: The nodes with the capacity that is left for these functions; None if unknown.
+        missing_rights: Accounts with a permission that they lack.
+        unpinned: Nodes without exclusive cores for pods; empty if unknown.
+    """
+
+    autoscalers: tuple[Autoscaler, ...] = ()
+    namespaces: dict[str, str] = field(default_factory=dict)
+    refusals: tuple[tuple[str, str], ...] = ()
+    nodes: tuple[Node, ...] | None = None
+    missing_rights: tuple[tuple[str, str], ...] = ()
+    unpinned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

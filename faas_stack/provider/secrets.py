@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from carpool.validation.problems import Problems
     from faas_stack.provider.deployment import Deployment
 
-__all__ = ["SecretStore", "value_of"]
+__all__ = ["LocalSecrets", "SecretStore", "value_of"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-][-a-zA-Z0-9_.]{0,252}")
 _GIVEN = ".functions"  # neither a secret nor a namespace can have this name
@@ -133,6 +133,29 @@ class SecretStore:
             message = f"name = {name!r}: a namespace with secrets has it; expected another name"
             raise BadRequest(message)
         storage.write(folder / name, value)
+
+
+class LocalSecrets:
+    """The asynchronous interface to a store that the REST API uses; passes on its errors."""
+
+    def __init__(self, store: SecretStore) -> None:
+        self._store = store
+
+    async def names(self, namespace: str) -> list[str]:
+        """Return the names of a namespace's secrets, sorted."""
+        return self._store.names(namespace)
+
+    async def create(self, name: str, namespace: str, value: bytes) -> None:
+        """Add a secret."""
+        self._store.create(name, namespace, value)
+
+    async def update(self, name: str, namespace: str, value: bytes) -> None:
+        """Replace a secret's value."""
+        self._store.update(name, namespace, value)
+
+    async def remove(self, name: str, namespace: str) -> None:
+        """Delete a secret."""
+        self._store.remove(name, namespace)
 
 
 def value_of(document: Mapping[str, Any]) -> bytes:

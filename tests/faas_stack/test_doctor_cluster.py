@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faas_stack.doctor.cluster_state import Autoscaler, ClusterState
-from faas_stack.doctor.context import Case, FunctionContext, Surroundings
+from faas_stack.doctor.context import (
+    Autoscaler,
+    Case,
+    ClusterState,
+    FunctionContext,
+    Surroundings,
+)
 from faas_stack.doctor.rules import examine
 from faas_stack.stack import stack_file
 from scaler.planning.placement import Node

@@ -27,7 +27,7 @@ from faas_stack.provider.local.local_function import LocalFunction
 from faas_stack.provider.local.machine_metrics import MachineMetrics
 from faas_stack.provider.local.replica_set import ReplicaSet
 from faas_stack.provider.local.rollout import Rollout
-from faas_stack.provider.local.secrets import LocalSecrets
+from faas_stack.provider.secrets import LocalSecrets, SecretStore
 from faas_stack.provider.storage import NoSpace
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from faas_stack.provider.orchestrator import Reloaded
     from faas_stack.provider.replica import Replica
     from faas_stack.provider.scaler_access import ScalerAccess
-    from faas_stack.provider.secrets import SecretStore
 
 __all__ = ["LocalOrchestrator"]
 
