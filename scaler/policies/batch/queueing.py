@@ -126,28 +126,24 @@ class LimitedInstances:
         return np.concatenate(seconds), np.concatenate(weights)
 
 
-def least_instances(
-    crowd: LimitedInstances, objective_s: float, miss: float, most: float = math.inf
-) -> int:
+def least_instances(crowd: LimitedInstances, objective_s: float, miss: float) -> int:
     """Return the fewest instances with which at most a share ``miss`` of requests is late.
 
     Args:
         crowd: The batches to execute.
         objective_s: Latency that is in time.
         miss: Share of requests that may be late.
-        most: Maximum number of instances, even if more requests are late then.
 
     Returns:
         If more are late with any number, a number with which hardly any batch waits.
     """
-    most = min(most, _MOST)
     if crowd.late_anyway(objective_s) > miss:
-        return int(min(max(1, enough(crowd.busiest)), most))
+        return min(max(1, enough(crowd.busiest)), _MOST)
     high = max(1, math.ceil(crowd.busiest))
     low = 0
-    while high < most and crowd.late(objective_s, high) > miss:
+    while high < _MOST and crowd.late(objective_s, high) > miss:
         low, high = high, high + max(1, high // 4)
-    high = int(min(high, most))
+    high = min(high, _MOST)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if crowd.late(objective_s, middle) > miss else (low, middle)

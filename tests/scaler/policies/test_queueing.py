@@ -41,11 +41,10 @@ def test_late_share_falls_with_more_instances(process: Markovian) -> None:
 
 
 def test_least_number_of_instances_is_minimal() -> None:
-    """The least number of instances suffices, one less does not, and ``most`` limits it."""
+    """The least number of instances suffices, and one less does not."""
     busy = crowd(BURSTY)
     least = least_instances(busy, 0.22, 0.01)
     assert busy.late(0.22, least) <= 0.01 < busy.late(0.22, least - 1)
-    assert 3 == least_instances(busy, 0.22, 0.01, most=3)
 
 
 def test_no_search_if_full_batches_alone_are_late() -> None:
@@ -53,7 +52,6 @@ def test_no_search_if_full_batches_alone_are_late() -> None:
     busy = crowd(Poisson(400.0))
     found = least_instances(busy, 0.12, 0.01)
     assert busy.busiest < found < 3 * busy.busiest
-    assert 2 == least_instances(busy, 0.12, 0.01, most=2)
 
 
 def test_the_busiest_phase_counts() -> None:
