@@ -46,6 +46,9 @@ async def initial_load(
         await load
     finally:
         load.cancel()
+        await asyncio.wait([load])
+        if not load.cancelled():
+            load.exception()  # retrieved, as Ctrl-C cancels its parts as well
 
 
 def _until(over: asyncio.Event, rate_rps: float) -> Iterator[float]:

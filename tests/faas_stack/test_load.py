@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -457,3 +458,22 @@ def test_initial_load_does_not_wait_for_responses() -> None:
     results = LoadResults()
     asyncio.run(main())
     assert results.ok == len(results.lags_s)
+
+
+def test_interrupted_initial_load_leaves_no_error_unread(caplog: pytest.LogCaptureFixture) -> None:
+    """If Ctrl-C cancels all tasks during an initial load, asyncio logs no unread error."""
+
+    async def main() -> None:
+        server = await serve(lambda _: None, listen="127.0.0.1:0")
+        host, _, port = server.address.rpartition(":")
+        target = Target(host, int(port), [b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"], 512, HANG_S)
+        with contextlib.suppress(asyncio.CancelledError):
+            async with initial_load([(100.0, target, LoadResults())]):
+                for task in asyncio.all_tasks():
+                    task.cancel()
+                await asyncio.sleep(HANG_S)
+        await server.stop()
+
+    asyncio.run(main())
+    gc.collect()
+    assert "never retrieved" not in caplog.text
