@@ -62,7 +62,9 @@ def assemble(stack: StackFile, function: StackFunction, folder: Path | None = No
         for path in stack.copy:
             _copy(stack.folder / path, target / path)
     except OSError as error:
-        problem = Problem(f"build context of {function.name}", reason(error), "files to copy")
+        problem = Problem(
+            f"build context of {function.name}", reason(error), "files that can be copied"
+        )
         raise ConfigError([problem]) from error
     return BuildContext(function.image, folder, template.fprocess if template else "")
 
