@@ -31,6 +31,7 @@ _TIMEOUT_S = (CONNECT_S, 15.0)  # the latter between two pieces of the answer
 _ACCEPTED = frozenset((200, 202))
 _GONE = 404
 _LASTING = frozenset((400, 413, 422))  # the call itself is at fault
+_DISK_IS_FULL = 507  # removing instances would not change that
 _REASON_CHARACTERS = 300
 
 
@@ -139,7 +140,8 @@ class GatewayClient:
             return answer
         reason = " ".join(answer.text.split())[:_REASON_CHARACTERS] or "no reason given"
         message = f"{method} {path} was answered {answer.status_code}: {reason}"
-        raise ProviderError(message, answered=True, lasting=answer.status_code in _LASTING)
+        refused, lasting = answer.status_code != _DISK_IS_FULL, answer.status_code in _LASTING
+        raise ProviderError(message, refused=refused, lasting=lasting)
 
 
 def nodes_of(info: Mapping[str, Any]) -> tuple[Node, ...]:

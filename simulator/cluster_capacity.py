@@ -74,7 +74,7 @@ class ClusterCapacity:
                 reservation.places = [book.place(before, p.node, p.gpu) for p in reservation.places]
             fit = f"{len(kept) + len(new) or 'none'} would fit"
             message = f"no capacity for {count} instances with {size.cpu:g} cores each: {fit}"
-            raise ProviderError(message, answered=True)
+            raise ProviderError(message, refused=True)
         for place in kept[count:]:
             book.release(place)
         reservation.size, reservation.places = size, [*kept[:count], *new]

@@ -23,15 +23,15 @@ class ProviderError(CarpoolError):
     """Raised when the provider cannot be reached, or has refused a call.
 
     Attributes:
-        answered: Whether it has refused the call.
+        refused: Whether it has refused the call, and may accept it with fewer instances.
         lasting: Whether it would refuse the same call again, whatever else changes.
     """
 
     status = 502
 
-    def __init__(self, message: str, *, answered: bool = False, lasting: bool = False) -> None:
+    def __init__(self, message: str, *, refused: bool = False, lasting: bool = False) -> None:
         super().__init__(message)
-        self.answered = answered
+        self.refused = refused
         self.lasting = lasting
 
 

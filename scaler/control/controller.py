@@ -260,7 +260,7 @@ class Controller:
 
     def failed(self, action: Action, error: ProviderError, now_s: float) -> None:
         """Record that the gateway has refused an action, or could not be reached."""
-        refused, lasting = error.answered, error.lasting
+        refused, lasting = error.refused, error.lasting
         self._reconciler.failed(action, str(error), now_s, refused=refused, lasting=lasting)
 
     @property

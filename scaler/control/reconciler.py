@@ -134,7 +134,7 @@ class Reconciler:
         refused: bool = True,
         lasting: bool = False,
     ) -> None:
-        """Record a failure: ``refused``, for good if ``lasting``, or else gateway unreachable."""
+        """Record a failure: ``refused`` as capacity is lacking, for good if ``lasting``, or not."""
         state = self._classes.setdefault(action.class_name, RequestedReplicas())
         state.failed(f"{action} failed: {reason}", now_s)
         state.refusals += refused

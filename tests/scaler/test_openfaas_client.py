@@ -10,6 +10,7 @@ import pytest
 from carpool.basic_auth import credentials
 from carpool.plan import InstanceClass
 from faas_stack.provider.basic_auth_check import BasicAuth
+from faas_stack.provider.storage import NoSpace
 from scaler.control.action import Action, ProviderError
 from scaler.control.class_function import FUNCTION_LABEL, Status, class_function
 from scaler.kubernetes.lease import Timing
@@ -19,6 +20,7 @@ from tests.faas_stack.rig import IMAGE, ProcessStage, story
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from faas_stack.provider.deployment import Deployment
     from tests.faas_stack.rig import Rig
 
 KIND = InstanceClass("b4-c1", cpu=1, batch_size=4, replicas=0)
@@ -73,6 +75,23 @@ async def test_error_has_reason_of_refusal(rig: Rig) -> None:
     nowhere = GatewayClient("http://127.0.0.1:1")
     with pytest.raises(ProviderError, match="cannot be reached"):
         await blocking(nowhere.functions)
+
+
+@story(ProcessStage())
+async def test_full_disk_is_no_lack_of_capacity(rig: Rig) -> None:
+    """A provider whose disk is full accepts a class no sooner if other instances are removed."""
+
+    async def deploy(_: Deployment) -> None:
+        raise NoSpace
+
+    gateway = GatewayClient(f"http://{rig.provider.address}")
+    action = Action("deploy", KIND.name, NAME, document={"service": NAME, "image": IMAGE})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rig.provider.orchestrator, "deploy", deploy)
+        with pytest.raises(ProviderError, match="answered 507") as raised:
+            await blocking(lambda: gateway.carry_out(action))
+    assert not raised.value.refused
+    gateway.close()
 
 
 @story(ProcessStage(), auth=BasicAuth("admin", "s3cret"))

@@ -217,6 +217,16 @@ def test_old_instances_make_room_for_new_ones(limit: dict[str, int]) -> None:
     assert least >= (0 if limit.get("functions") else 2)
 
 
+def test_old_instances_stay_if_their_removal_would_not_help() -> None:
+    """If new instances fail for another reason than capacity, old ones are not removed."""
+    world = World()
+    world.until_rest({"a": 1})
+    world.broken = "down"
+    for _ in range(60):
+        world.load()
+        assert {"b"} >= {action.class_name for action in world.step({"b": 1})}
+
+
 def test_wanted_instances_stay_if_gateway_has_no_room() -> None:
     """Instances that are still wanted stay if the gateway has no room for another class."""
     world = World(functions=1)

@@ -63,7 +63,7 @@ class Shelf:
         """See `Platform.carry_out`."""
         if action.replicas > self.room:
             message = "no room"
-            raise ProviderError(message, answered=True)
+            raise ProviderError(message, refused=True)
         if action.verb == "delete":
             del self.listed[action.name]
             return
