@@ -5,6 +5,7 @@ All files are written to a folder that is removed at the end.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ROOT", "DemoFailed", "models", "up"]
 
 _BUILD_S = 60
+_PACKAGES = ("onnxruntime", "onnx", "magika")  # build the models
 _SHIPPED = Path(__file__).resolve().parents[1] / "_examples"  # exists only in a wheel
 
 # name -> (folder under examples/, SLO, policy, largest batch)
@@ -75,9 +77,13 @@ def _build(root: Path) -> None:
     done = subprocess.run(  # noqa: S603 - our own module
         command, cwd=root, capture_output=True, text=True, timeout=_BUILD_S, check=False
     )
-    if done.returncode:
-        msg = f"the example models cannot be built:\n{done.stderr[-2000:]}"
-        raise DemoFailed(msg)
+    if not done.returncode:
+        return
+    msg = f"the example models cannot be built:\n{done.stderr[-2000:]}"
+    if missing := [name for name in _PACKAGES if importlib.util.find_spec(name) is None]:
+        fix = "run pip install 'carpool[stack,scaler,onnx,examples]'"
+        msg = f"the Python package {missing[0]!r} is not installed; {fix}"
+    raise DemoFailed(msg)
 
 
 @contextmanager

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from faas_stack.demo import stack
 from faas_stack.demo.comparison import PolicyResult, announcement, choose_rate, table, verdict
+from faas_stack.demo.stack import DemoFailed
 from faas_stack.load.results import LoadResults
 from tests.docs.snippets import take_one
 from tests.waiting import HANG_S
@@ -89,6 +91,15 @@ def test_output_has_form_of_readme() -> None:
     assert 2 == len(rows)
     results = [shown(row) for row in rows]
     assert [head, *rows] == textwrap.dedent(table(results, "200ms")).splitlines()
+
+
+def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If models cannot be built for lack of a package, the demo says what to install."""
+    monkeypatch.setitem(sys.modules, "magika", None)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    wanted = r"^the Python package 'magika' is not installed; run pip install .*,examples\]'$"
+    with pytest.raises(DemoFailed, match=wanted), stack.models():
+        pass
 
 
 @pytest.mark.slow
