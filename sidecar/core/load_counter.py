@@ -88,7 +88,7 @@ class LoadCounter:
             self.on_surge(now)
 
     def add(self, app: str, count: int) -> None:
-        """Count requests that came while time was skipped (`skip`)."""
+        """Count requests without looking for a surge or an idle time that they end."""
         arrivals = self._sample.arrivals
         arrivals[app] = arrivals.get(app, 0) + count
         self._surge.add(count)

@@ -275,7 +275,7 @@ class BatchLoop:
         if refusal is None:
             return None
         self.step_soon()
-        self._count_unparsed(refusal, now)
+        self._count_unparsed(refusal, now, 1)
         return self._refusal_answer(refusal)
 
     @property
@@ -283,9 +283,11 @@ class BatchLoop:
         """Whether an unparsed request may be one that is streamed, and so waits for no batch."""
         return bool(self.streams and self.streams.rule and self.streams.rule.paths)
 
-    def _count_unparsed(self, refusal: Refusal, now: float) -> None:
-        self.metrics.refused_unparsed(refusal.value)
+    def _count_unparsed(self, refusal: Refusal, now: float, count: int) -> None:
+        self.metrics.refused_unparsed(refusal.value, count)
         if self.load:
+            if count > 1:
+                self.load.add("*", count - 1)
             self.load.arrived("*", now)
 
     def full(self) -> bool:
@@ -302,9 +304,8 @@ class BatchLoop:
 
     def refused_before(self, count: int) -> None:
         """Count calls that a provider has refused because this function is `full`."""
-        now = self._now()
-        for _ in range(count):
-            self._count_unparsed(Refusal.LATE, now)
+        if count:
+            self._count_unparsed(Refusal.LATE, self._now(), count)
 
     def _refusal_error(self, refusal: Refusal) -> CarpoolError:
         if refusal is Refusal.EXPIRED:

@@ -145,11 +145,11 @@ class Metrics:
         """Count a request by the reason for its refusal, in addition to `unanswered`."""
         self.refusals[reason] += 1
 
-    def refused_unparsed(self, reason: str) -> None:
-        """Count a request that was refused before it was parsed."""
-        self.refused(reason)
-        self._ended("refused")
-        self._outcomes.ended(OTHERS, "refused")
+    def refused_unparsed(self, reason: str, count: int) -> None:
+        """Count requests that were refused before they were parsed."""
+        self.refusals[reason] += count
+        self.requests["refused"] += count
+        self._outcomes.refused(OTHERS, count)
 
     def _ended(self, state: str) -> None:
         self.requests[state] += 1

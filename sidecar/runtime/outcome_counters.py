@@ -68,6 +68,10 @@ class OutcomeCounters:
         """Count a request of the application that ended without a response from the handler."""
         self._of(app, background=background).counts[outcome] += 1
 
+    def refused(self, app: str, count: int) -> None:
+        """Count refused requests of the application."""
+        self._of(app, background=False).counts["refused"] += count
+
     def collect(self) -> Iterator[Family]:
         """Yield the metric families."""
         apps, background = self._apps, self._background

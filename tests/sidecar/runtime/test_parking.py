@@ -158,6 +158,17 @@ async def test_calls_refused_by_a_provider_are_counted() -> None:
 
 
 @on_loop
+async def test_any_number_of_refused_calls_is_counted_at_once() -> None:
+    """Twelve bytes of a client that pretends to be a provider do not keep the sidecar busy."""
+    async with overloadable(FakeClock(1.0)) as server:
+        loop = cast("BatchLoop", server.overload)
+        loop.load = LoadCounter(0.0)
+        loop.refused_before(2**32 - 1)
+        assert 2**32 - 1 == loop.metrics.requests["refused"]
+        assert {"*": 2**32 - 1} == loop.load._sample.arrivals
+
+
+@on_loop
 async def test_parked_stream_is_not_refused_for_requests_waiting_for_batches() -> None:
     """A parked request is parsed before it is refused, as a stream does not wait for batches."""
     begun: list[object] = []
