@@ -124,26 +124,43 @@ class ServedCalls(Connection):
             return
         columns = wire.decode_request(message)
         now = self.server.now()
+        heads = {head: self._read_head(head) for head in set(columns.heads)}
         for call_id, head, body in zip(columns.ids, columns.heads, columns.bodies, strict=True):
             if call_id in self._calls:
                 msg = f"two calls have the id {call_id}"
                 raise WireError(msg)
             self._calls[call_id] = call = _Call(self, call_id)
+            known_head = heads[head]
+            if isinstance(known_head, Refused):
+                call.reply(known_head.status, errors.body(known_head))
+                continue
             try:
-                call.read(self._heads(head), body)
+                call.read(known_head, body)
             except WireError as error:  # its own fault, and not that of the others
                 call.reply(400, errors.body(error))
             else:
-                self._begin(call, now)
+                self._begin(call, now, len(head) + len(body) - len(call.body))
 
-    def _begin(self, call: _Call, now: float) -> None:
-        server = self.server
+    def _read_head(self, head: bytes) -> KnownHead | Refused:
+        """Return the contents of a head, or why all calls that have it are refused."""
+        limit_bytes = self._limits.head_bytes
+        if len(head) > limit_bytes:
+            return Refused(431, f"headers are larger than {limit_bytes} bytes")
+        try:
+            return self._heads(head)
+        except WireError as error:
+            return Refused(400, str(error))
+
+    def _begin(self, call: _Call, now: float, head_bytes: int) -> None:
+        server, limits, headers = self.server, self._limits, len(call.headers)
         call.received = now
-        call.held_bytes = CALL_BYTES_HELD + HEADER_BYTES_HELD * len(call.headers) + len(call.body)
+        call.held_bytes = CALL_BYTES_HELD + HEADER_BYTES_HELD * headers + len(call.body)
         server.held_bytes += call.held_bytes
-        limit_bytes = self._limits.body_bytes
-        if len(call.body) > limit_bytes:
-            call.reply(413, errors.body(f"the body is larger than {limit_bytes} bytes"))
+        if head_bytes > limits.head_bytes or headers > limits.headers:
+            most = f"{limits.headers} headers of {limits.head_bytes} bytes"
+            call.reply(431, errors.body(f"more than {most}: {headers} of {head_bytes}"))
+        elif len(call.body) > limits.body_bytes:
+            call.reply(413, errors.body(f"the body is larger than {limits.body_bytes} bytes"))
         elif server.held_bytes > server.most_held_bytes and not server.drop_stalled(STALLED_S):
             refused = Refused(503, TOO_MUCH_HELD, _AGAIN_S)
             call.reply(refused.status, errors.body(refused), headers=refused.headers)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from carpool.errors import FunctionFault
+    from carpool.http.exchange import KnownHead
     from carpool.http.server import Exchange, Server
 
 HEAD = b"POST /a HTTP\ncontent-type: text/plain\n".replace(b" HTTP", b"")
@@ -788,6 +789,54 @@ def test_malformed_call_fails_alone(head: bytes, content: bytes) -> None:
             writer.close()
 
     asyncio.run(run())
+
+
+LARGE_CALLS = {
+    "a large head": (HEAD + b"a: %b\n" % bytes(LIMITS.head_bytes), b"\n"),
+    "many headers": (HEAD + b"a: \n" * LIMITS.headers, b"\n"),
+    "many headers of its own": (HEAD, b"a: \n" * LIMITS.headers + b"\n"),
+    "a large header of its own": (HEAD, b"a: %b\n\n" % (b"x" * LIMITS.head_bytes)),
+}
+
+
+@pytest.mark.parametrize(("head", "content"), LARGE_CALLS.values(), ids=LARGE_CALLS)
+def test_limits_of_headers_hold_for_bundled_calls(head: bytes, content: bytes) -> None:
+    """A call has no more and no larger headers than a request of its own; others are answered."""
+
+    async def run() -> None:
+        async with calling() as (server, _):
+            reader, writer = await switched(server)
+            message = wire.encode_request([1, 2], [1.0, 1.0], [head, HEAD], [content, b"\nx"])
+            writer.write(call_frames.frame(message))
+            length = int.from_bytes(await reader.readexactly(4), "little")
+            columns = wire.decode_answer(await reader.readexactly(length))
+            assert ((1, 2), (431, 200)) == (columns.ids, columns.statuses)
+            writer.close()
+
+    asyncio.run(run())
+
+
+@on_loop
+async def test_head_of_many_calls_is_read_once() -> None:
+    """A message of a megabyte is not read thousands of times, be its heads valid or not."""
+    read: list[bytes] = []
+
+    def counted(head: bytes) -> KnownHead:
+        read.append(head)
+        return call_frames.call_head(head)
+
+    heads = [HEAD + b"a: %b\n" % (b"x" * 1900), HEAD + b"a\n"] * 100
+    with patch.object(call_server, "SmallCache", lambda _: counted):
+        async with calling() as (server, _):
+            reader, writer = await switched(server)
+            message = wire.encode_request([*range(200)], [1.0] * 200, heads, [b"\n"] * 200)
+            writer.write(call_frames.frame(message))
+            answers = await reader.readexactly(4)
+            answers = await reader.readexactly(int.from_bytes(answers, "little"))
+            assert {200, 400} == {*wire.decode_answer(answers).statuses}
+            writer.close()
+    assert {*heads[:2]} == {*read}
+    assert 2 == len(read)
 
 
 @pytest.mark.parametrize(
