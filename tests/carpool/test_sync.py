@@ -51,7 +51,15 @@ PLAN = Plan(
 )
 
 
-@pytest.mark.parametrize("message", [REPORT, ANNOUNCEMENT], ids=["report", "announcement"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        REPORT,
+        ANNOUNCEMENT,
+        Announcement("f", "b" * 16, 1, "b4-c1", "unix:/tmp/my files/s", "ready", 1.5, ""),
+    ],
+    ids=["report", "announcement", "address with a space"],
+)
 def test_messages_round_trip(message: FrontReport | Announcement) -> None:
     """Both kinds of message are recognised and read as written."""
     assert message == read_message(message.to_json())
