@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from carpool.errors import CarpoolError, ConfigError, Problem
+from carpool.plugin_watch import watch
 from carpool.validation.problems import Problems, nearest
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def load(setting: str, target: str) -> type[Any]:
     """
     module_name, _, class_name = target.partition(":")
     expected = "an importable pkg.module:Class"
+    watch(module_name)
     try:
         target_class: object = importlib.import_module(module_name)
         for part in class_name.split("."):
