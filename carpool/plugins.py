@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from carpool.errors import CarpoolError, ConfigError, Problem
-from carpool.plugin_watch import watch
 from carpool.validation.problems import Problems, nearest
 
 if TYPE_CHECKING:
@@ -61,6 +60,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     "backend": {},  # see `_BACKEND_COMMANDS`
 }
+_WATCH = "carpool.plugin_watch"  # by name: pure code may create policies, but starts no threads
 _BACKEND_COMMANDS = ("docker", "kubernetes")  # built in, each with options of its own
 GROUPS: dict[Kind, str] = {
     "batch": "carpool.batch_policies",
@@ -144,7 +144,7 @@ def load(setting: str, target: str) -> type[Any]:
     """
     module_name, _, class_name = target.partition(":")
     expected = "an importable pkg.module:Class"
-    watch(module_name)
+    importlib.import_module(_WATCH).watch(module_name)
     try:
         target_class: object = importlib.import_module(module_name)
         for part in class_name.split("."):
