@@ -122,7 +122,9 @@ class ServedCalls(Connection):
             if overload := self.server.overload:
                 overload.refused_before(count)
             return
-        columns = wire.decode_request(message)
+        self._take_calls(wire.decode_request(message))
+
+    def _take_calls(self, columns: wire.RequestColumns) -> None:
         now = self.server.now()
         heads = {head: self._read_head(head) for head in set(columns.heads)}
         for call_id, head, body in zip(columns.ids, columns.heads, columns.bodies, strict=True):
