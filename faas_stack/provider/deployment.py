@@ -28,6 +28,7 @@ __all__ = ["DEFAULT_NAMESPACE", "Deployment", "read_object", "split_name", "take
 
 DEFAULT_NAMESPACE = "openfaas-fn"
 _NAME = re.compile(function_name.PATTERN)
+_MOST_PATH = 200  # characters; each value has one, and a megabyte may begin half a million of them
 _NAME_EXPECTED = "lower-case letters, digits and inner dashes, at most 63"
 
 T = TypeVar("T", str, bool, int)
@@ -183,6 +184,7 @@ def _texts_within(document: object) -> Iterator[tuple[str, str]]:
     left: list[tuple[str, object]] = [("", document)]
     while left:
         where, value = left.pop()
+        where = where[:_MOST_PATH]
         if isinstance(value, str):
             yield where, value
         elif isinstance(value, dict):

@@ -7,7 +7,6 @@ Values are never listed or logged.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -168,7 +167,7 @@ def value_of(document: Mapping[str, Any]) -> bytes:
     if isinstance(raw, str) and raw:
         try:
             return base64.b64decode(raw, validate=True)
-        except binascii.Error as error:
+        except ValueError as error:  # characters beyond ASCII raise no more special one
             message = "rawValue: expected base64"
             raise BadRequest(message) from error
     if isinstance(value, str) and value:

@@ -261,6 +261,7 @@ async def test_secrets(rig: Rig) -> None:
         ("POST", {"name": "a", "namespace": "../up", "value": "x"}, 400),
         ("POST", {"name": "empty"}, 400),
         ("POST", {"name": "bad", "rawValue": "%"}, 400),
+        ("POST", {"name": "bad", "rawValue": "ö"}, 400),
         ("POST", {"value": "x"}, 400),
         ("POST", {"name": "key", "value": "x", "namespace": "team"}, 202),
         ("DELETE", {"name": "nope"}, 404),

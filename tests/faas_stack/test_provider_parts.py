@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import tracemalloc
 from dataclasses import dataclass
 from unittest.mock import Mock
 
@@ -16,7 +17,7 @@ from carpool.http.call_frames import content, split
 from carpool.http.exchange import Exchange
 from faas_stack.provider.call import Call
 from faas_stack.provider.call_template import CallTemplates
-from faas_stack.provider.deployment import Deployment, split_name
+from faas_stack.provider.deployment import Deployment, read_object, split_name
 from faas_stack.provider.local.replica_set import rollout_step
 from faas_stack.provider.logs import LogRing, last_words
 from faas_stack.provider.replica import Replica
@@ -356,3 +357,15 @@ def test_replica_that_stops_reading_gets_no_bundled_calls() -> None:
         await wait_until_async(lambda: replica.calls is not None)  # the connection is no more
 
     uvloop.run(play())
+
+
+def test_long_name_above_many_values_costs_no_multiple_of_its_length() -> None:
+    """A body of 20 kB does not become a path of 10 kB for each of 5000 values."""
+    body = json.dumps({"a" * 10_000: [1] * 5000}).encode()
+    tracemalloc.start()
+    try:
+        read_object(body)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 10_000_000
