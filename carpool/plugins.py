@@ -60,7 +60,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     "backend": {},  # see `_BACKEND_COMMANDS`
 }
-_WATCH = "carpool.plugin_watch"  # by name: pure code may create policies, but starts no threads
 _BACKEND_COMMANDS = ("docker", "kubernetes")  # built in, each with options of its own
 GROUPS: dict[Kind, str] = {
     "batch": "carpool.batch_policies",
@@ -144,7 +143,6 @@ def load(setting: str, target: str) -> type[Any]:
     """
     module_name, _, class_name = target.partition(":")
     expected = "an importable pkg.module:Class"
-    importlib.import_module(_WATCH).watch(module_name)
     try:
         target_class: object = importlib.import_module(module_name)
         for part in class_name.split("."):
