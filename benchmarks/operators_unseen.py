@@ -28,9 +28,7 @@ from carpool.predictor.profile import Alone, Profile, RunRow, Setting
 from carpool.predictor.profile_database import read_profiles, write_profile
 from carpool.predictor.profile_file import begin_database
 from watchdog_plugin.profiling.profiled_session import ProfiledSession, feeds
-from watchdog_plugin.profiling.profiler import Grid, origin
-from watchdog_plugin.profiling.profiler import measure as runs_of
-from watchdog_plugin.profiling.profiler import rows as rows_of
+from watchdog_plugin.profiling.profiler import origin
 from watchdog_plugin.profiling.run_overhead import measure_overhead
 from watchdog_plugin.profiling.single_operators import Wanted, measure_alone
 
@@ -57,10 +55,9 @@ LISTS = {
 _ALL = LATER | UNSEEN | MODELS  # those that judge come first
 _BATCHES = (1, 2, 4, 8)
 _LONGEST_S = 1.5  # of a run; larger batches are left out
-_ALONE_S, _RUNS_S, _BETWEEN_S = 60.0, 0.5, 1.0
-_VISIT_S, _ROUNDS = 0.25, 3  # of each batch size, on one thread
-_WARM_UPS = 3
-_LONG_S = 0.1  # of a run; one warms it up
+_ALONE_S, _BETWEEN_S = 60.0, 1.5
+_SETTLING_S, _VISIT_S, _ROUNDS = 0.02, 0.06, 9  # of each batch size
+_LONG_S = 0.1  # of a run; caches need not be warm
 _KNOWN = Setting(4, 1)
 _MARK = "unseen: "  # before a model's name: the package's own profile of it has it without
 
@@ -99,6 +96,7 @@ def measure_unseen(
     end_s = time.monotonic() + 60 * minutes
     begin_database(database)
     overheads = {count: measure_overhead(count) for count in threads}
+    profiled_s = {count: -each.per_operator_s for count, each in overheads.items()}
     write_alone(database, origin(), (), overheads)
     for name in only or _ALL:
         if records.find("model", name=name):
@@ -110,34 +108,33 @@ def measure_unseen(
             "model",
             name=name,
             load=os.getloadavg()[0],
-            **_measured(database, folder, name, threads),
+            **_measured(database, folder, name, profiled_s),
         )
 
 
-def _measured(database: Path, folder: Path, name: str, threads: Sequence[int]) -> dict[str, Any]:
+def _measured(
+    database: Path, folder: Path, name: str, profiled_s: Mapping[int, float]
+) -> dict[str, Any]:
     """Measure one model, and return the fields of its record."""
     path, began = built(name, folder), time.monotonic()
     best = optimised(path, file := read_onnx(path))
     model = _alone(database, best.graph)
     settings = [
         setting
-        for count in threads
+        for count in profiled_s
         for setting in [Setting(batch, count) for batch in _BATCHES]
         if (model.predict(setting.batch, count, 0) or 0.0) <= _LONGEST_S
     ]
     wanted = [Wanted(*each) for each in model.unmeasured(settings)]
-    batches = {count: [s.batch for s in settings if s.threads == count] for count in threads}
-    several = _Several(file, folder, {count: batches[count] for count in threads if count > 1})
-    rows = {}
-    for row in measure_alone(best, wanted, _ALONE_S, _say):
+    batches = {count: [s.batch for s in settings if s.threads == count] for count in profiled_s}
+    visits, rows = _Visits(file, folder, batches), {}
+    for row in measure_alone(best, wanted, profiled_s, _ALONE_S, _say):
         rows[row[:2]] = row
-        several.visit(_BETWEEN_S)
+        visits.visit(_BETWEEN_S)
     write_alone(database, origin(), rows.values(), {})
-    several.visit()
-    runs = [*several.fastest()]
-    if 1 in threads:
-        runs += on_one_thread(file, folder, batches[1])
-    write_profile(database, Profile(_MARK + name, origin(), tuple(runs), ()))
+    visits.visit()
+    runs = visits.fastest()
+    write_profile(database, Profile(_MARK + name, origin(), runs, ()))
     spent_s = time.monotonic() - began
     _say(f"{name}: {len(rows)} times of operators, {spent_s:.1f} s")
     return {
@@ -151,74 +148,70 @@ def _measured(database: Path, folder: Path, name: str, threads: Sequence[int]) -
 def runs_on(
     model: ModelProto, folder: Path, threads: int, batches: Sequence[int]
 ) -> Iterable[RunRow]:
-    """Run a model at some batch sizes, timed by the thread's own clock if there is only one."""
-    if threads == 1:
-        return on_one_thread(model, folder, batches)
-    grid = Grid(batches, [threads], _RUNS_S)
-    seen, _, _ = runs_of(model, folder, grid, lambda _: None, operators=False)
-    return rows_of(seen, None)[0]
+    """Run a model at some batch sizes in a few visits, of which the fastest counts."""
+    visits = _Visits(model, folder, {threads: batches})
+    for _ in range(_ROUNDS):
+        visits.visit()
+    return visits.fastest()
 
 
-class _Several:
-    """Runs of a model on several threads, in visits while its operators are measured alone.
+class _Visits:
+    """Runs of a model, in visits while its operators are measured alone.
 
-    A hypervisor moves a machine's cores closer together and apart again, which can double the time
-    of such a run for a minute. So operators and runs are measured in turns, and of both the fastest
-    visit counts.
+    A hypervisor moves a machine's cores closer together and apart again, and its neighbours use the
+    same cores and caches, which can double the time of a run for seconds. So operators and runs are
+    measured in turns, and of both the fastest visit counts.
     """
 
     def __init__(
         self, model: ModelProto, folder: Path, batches: Mapping[int, Sequence[int]]
     ) -> None:
-        self._model, self._folder, self._batches = model, folder, batches
+        self._each = [_Runs(model, folder, *each) for each in batches.items()]
         self._visits: list[list[RunRow]] = []
         self._last_s = -math.inf
 
     def visit(self, between_s: float = 0.0) -> None:
         """Run it, unless the last visit was less than ``between_s`` ago."""
         if time.monotonic() > self._last_s + between_s:
-            visits = (runs_on(self._model, self._folder, *each) for each in self._batches.items())
-            self._visits.append([run for visit in visits for run in visit])
+            self._visits.append([run for each in self._each for run in each.visit()])
             self._last_s = time.monotonic()
 
-    def fastest(self) -> Iterable[RunRow]:
+    def fastest(self) -> tuple[RunRow, ...]:
         """Return, of each setting, the visit with the lowest median."""
-        return (min(runs, key=lambda run: run.median_s) for runs in zip(*self._visits, strict=True))
+        settings = zip(*self._visits, strict=True)
+        return tuple(min(runs, key=lambda run: run.median_s) for runs in settings)
 
 
-def on_one_thread(model: ModelProto, folder: Path, batches: Sequence[int]) -> Iterable[RunRow]:
-    """Run a model on one thread by its own clock, which stops while other programs use the core.
+class _Runs:
+    """A model on one number of threads, run again and again.
 
-    Batch sizes take turns, so that the effects of other programs on the caches are shared equally.
+    On one thread, its own clock counts, which stops while other programs use the core.
     """
-    session = ProfiledSession(model.SerializeToString(), folder, 1, operators=False)
-    inputs = {batch: feeds(model, batch) for batch in batches}
-    times: dict[int, list[float]] = {batch: [] for batch in batches}
-    for batch in batches:
-        for _ in range(_WARM_UPS):
-            if session.run_s(inputs[batch]) > _LONG_S:
-                break
-    for _ in range(_ROUNDS):
-        for batch in batches:
-            times[batch] += _visit(session, inputs[batch])
-    for batch, times_s in times.items():
-        mid, p90, p95, p99 = np.quantile(times_s, [0.5, 0.9, 0.95, 0.99]).tolist()
-        yield RunRow(Setting(batch, 1), mid, p90, p95, p99, p90 - mid, len(times_s))
 
+    def __init__(
+        self, model: ModelProto, folder: Path, threads: int, batches: Sequence[int]
+    ) -> None:
+        data = model.SerializeToString()
+        self._session = ProfiledSession(data, folder, threads, operators=False)
+        self._clock = time.thread_time if threads == 1 else time.perf_counter
+        self._threads, self._inputs = threads, {batch: feeds(model, batch) for batch in batches}
 
-def _visit(session: ProfiledSession, inputs: Mapping[str, Any]) -> list[float]:
-    """Return the times of repeated runs; a first short run is dropped, as it warms the caches."""
-    end_s, first_s = time.monotonic() + _VISIT_S, _timed_s(session, inputs)
-    times_s = [first_s] if first_s > _LONG_S else []
-    while not times_s or time.monotonic() < end_s:
-        times_s.append(_timed_s(session, inputs))
-    return times_s
+    def visit(self) -> Iterable[RunRow]:
+        """Run it at each batch size, short runs first without counting, as they warm the caches."""
+        for batch, inputs in self._inputs.items():
+            *_, last_s = self._times_s(inputs, _SETTLING_S)
+            times_s = [last_s] if last_s > _LONG_S else self._times_s(inputs, _VISIT_S)
+            mid, p90, p95, p99 = np.quantile(times_s, [0.5, 0.9, 0.95, 0.99]).tolist()
+            setting = Setting(batch, self._threads)
+            yield RunRow(setting, mid, p90, p95, p99, p90 - mid, len(times_s))
 
-
-def _timed_s(session: ProfiledSession, inputs: Mapping[str, Any]) -> float:
-    began = time.thread_time()
-    session.run_s(inputs)
-    return time.thread_time() - began
+    def _times_s(self, inputs: Mapping[str, Any], limit_s: float) -> list[float]:
+        end_s, times_s = time.monotonic() + limit_s, list[float]()
+        while not times_s or time.monotonic() < end_s:
+            began = self._clock()
+            self._session.run_s(inputs)
+            times_s.append(self._clock() - began)
+        return times_s
 
 
 def unseen_points(database: Path, folder: Path) -> Iterable[UnseenPoint]:

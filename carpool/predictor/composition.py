@@ -24,6 +24,7 @@ __all__ = ["MOST_MB", "Footprint", "composed"]
 
 MOST_MB = 64  # no cache holds more
 _BYTES_PER_MB = 1e6
+_FEW_BYTES = 16_384  # of weights, read within a microsecond from anywhere
 
 
 class Footprint:
@@ -43,12 +44,16 @@ class Footprint:
     def moved_mb(self, case: Case, batch: int) -> int:
         """Return the MB moved before an operator runs again; 0 below 1 MB.
 
+        It is 0, too, for an operator with hardly any weights that it could find displaced.
+
         They are rounded up to a power of two: with less than a model moves, more of the operator's
         weights would be left in a cache that is slightly too small for all.
         """
+        if (own := _weights(case)) < _FEW_BYTES:
+            return 0
         if batch not in self._known:
             self._known[batch] = self._whole_bytes(batch)
-        whole_mb = (self._known[batch] - _weights(case)) / _BYTES_PER_MB
+        whole_mb = (self._known[batch] - own) / _BYTES_PER_MB
         return min(MOST_MB, 1 << math.ceil(math.log2(whole_mb))) if whole_mb >= 1 else 0
 
     def _whole_bytes(self, batch: int) -> float:

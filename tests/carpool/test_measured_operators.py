@@ -169,6 +169,8 @@ def test_times_count_only_if_enough_memory_was_moved_in_between() -> None:
     unit, alone, beside = ThreadsAndGpu(1), graph([500, 500]), graph([500, 500, 2000, 2000])
     case = alone.operators[0].at(1)
     assert [0, 32] == [Footprint(net).moved_mb(case, 1) for net in (alone, beside)]
+    few = graph([50, 4000])  # whose first operator has hardly any weights to find displaced
+    assert 0 == Footprint(few).moved_mb(few.operators[0].at(1), 1)
     rows = [Alone(case, Setting(1, 1), moved_mb, 1.0 + moved_mb) for moved_mb in (0, 1, 32)]
     assert {(case, unit): 1.0} == composed(alone, rows)
     assert {(case, unit): 33.0} == composed(beside, rows)

@@ -19,8 +19,9 @@ from onnx import TensorProto, helper, numpy_helper
 from carpool.errors import ConfigError
 from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import optimised
+from carpool.predictor.composition import Footprint
 from carpool.predictor.onnx_latency import read_operators
-from carpool.predictor.profile import Alone, Overhead, RefusedOperator, Setting
+from carpool.predictor.profile import Alone, RefusedOperator, Setting
 from carpool.predictor.profile_file import default_database
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling import predict_command, run_overhead, single_operators
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     Captured = pytest.CaptureFixture[str]
 
 _SETTINGS = [Setting(1, 1), Setting(4, 1)]
+_PROFILED_S = {1: 3e-6, 2: 3e-6}  # added to each operator by the runtime's profiler
 
 
 def _odd(path: Path) -> Path:
@@ -81,7 +83,7 @@ def test_every_operator_of_a_model_is_measured_alone(tmp_path: Path) -> None:
     best = optimised(path, read_onnx(path))
     wanted = [Wanted(at, _SETTINGS) for at in range(len(best.graph.operators))]
     seen: dict[tuple[Case, Setting], float] = {}
-    for row in measure_alone(best, wanted, 60.0, pytest.fail):
+    for row in measure_alone(best, wanted, _PROFILED_S, 60.0, pytest.fail):
         assert isinstance(row, Alone)
         assert 0 <= row.seconds != seen.get((row.case, row.setting))
         seen[row.case, row.setting] = row.seconds
@@ -95,7 +97,7 @@ def test_refused_text_operators_are_not_tried_again(
     path, database = _textual(tmp_path / "text.onnx"), str(tmp_path / "p.sqlite")
     best = optimised(path, read_onnx(path))
     assert ["Equal", "Cast"] == [operator.op_type for operator in best.graph.operators]
-    rows = list(measure_alone(best, [Wanted(0, _SETTINGS)], 60.0, pytest.fail))
+    rows = list(measure_alone(best, [Wanted(0, _SETTINGS)], _PROFILED_S, 60.0, pytest.fail))
     assert [RefusedOperator(best.graph.operators[0].at(s.batch), s) for s in _SETTINGS] == rows
     argv = [str(path), "--batch", "4", "--database", database, "--json"]
     assert 0 == predict_command.main(argv)
@@ -158,12 +160,11 @@ def test_progress_is_reported(tmp_path: Path) -> None:
     """A message is written after every ten operators, and before all are measured again."""
     path, said = _plain(tmp_path / "net.onnx"), list[str]()
     best = optimised(path, read_onnx(path))
-    list(measure_alone(best, [Wanted(0, [Setting(1, 1)])] * 21, 60.0, said.append))
+    list(measure_alone(best, [Wanted(0, [Setting(1, 1)])] * 21, _PROFILED_S, 60.0, said.append))
     assert [
         "10 of 21 operators measured",
         "20 of 21 operators measured",
-        "all operators measured, now again (1 of 2)",
-        "all operators measured, now again (2 of 2)",
+        *(f"all operators measured, now again ({again} of 4)" for again in (1, 2, 3, 4)),
     ] == said
 
 
@@ -172,7 +173,7 @@ def test_spent_budget_is_reported(tmp_path: Path) -> None:
     path, said = _odd(tmp_path / "odd.onnx"), list[str]()
     best = optimised(path, read_onnx(path))
     wanted = [Wanted(at, _SETTINGS) for at in range(3)]
-    assert [] == list(measure_alone(best, wanted, -1.0, said.append))
+    assert [] == list(measure_alone(best, wanted, _PROFILED_S, -1.0, said.append))
     assert ["the time budget is spent: 3 operators remain"] == said
 
 
@@ -437,7 +438,7 @@ def test_an_operator_is_measured_without_a_refused_predecessor(tmp_path: Path) -
     """The runtime cannot bind the strings that `Equal` reads, but measures the next operator."""
     path = _textual(tmp_path / "text.onnx")
     best = optimised(path, read_onnx(path))
-    (row, *_) = measure_alone(best, [Wanted(1, [Setting(4, 1)])], 60.0, pytest.fail)
+    (row, *_) = measure_alone(best, [Wanted(1, [Setting(4, 1)])], _PROFILED_S, 60.0, pytest.fail)
     assert isinstance(row, Alone)
 
 
@@ -454,26 +455,45 @@ def test_an_operator_takes_as_long_as_it_prolongs_a_run(
         return 9.0  # by the wall's clock, which does not count on one thread
 
     monkeypatch.setattr(ProfiledSession, "run_bound_s", run_s)
-    monkeypatch.setattr(single_operators, "overhead", lambda _: Overhead(1e-5, -3e-6))
     path = _odd(tmp_path / "odd.onnx")
     best = optimised(path, read_onnx(path))
-    (row,) = measure_alone(best, [Wanted(1, [Setting(1, 1)])], 60.0, pytest.fail)
+    (row,) = measure_alone(best, [Wanted(1, [Setting(1, 1)])], _PROFILED_S, 60.0, pytest.fail)
     assert isinstance(row, Alone)
     assert pytest.approx(2e-3 + 3e-6) == row.seconds
     assert runs[2] == runs[3]
 
 
-@pytest.mark.parametrize(("threads", "reported_s"), [(1, [3.0, 2.0]), (2, [3.0, 1.0])])
-def test_several_visits_give_the_median_or_on_several_threads_the_shortest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int, reported_s: list[float]
+def test_the_fastest_visits_with_and_without_an_operator_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock of one thread stops while others use its core; that of several threads does not."""
+    """A visit that others disturb only without the operator does not make the operator faster."""
     path = _plain(tmp_path / "net.onnx")
     best = optimised(path, read_onnx(path))
-    visits = iter([3.0, 1.0, 2.0])
-    monkeypatch.setattr(single_operators._Operator, "_visit", lambda *_: next(visits))
-    rows = [*measure_alone(best, [Wanted(0, [Setting(1, threads)])], 60.0, pytest.fail)]
-    assert reported_s == [row.seconds for row in rows if isinstance(row, Alone)]
+    visits = iter([(9.0, 4.0), (7.0, 6.0), (6.0, 3.0), (6.0, 3.0), (8.0, 3.0)])
+    monkeypatch.setattr(single_operators._Calm, "runs", lambda *_: [next(visits)])
+    rows = [*measure_alone(best, [Wanted(0, [Setting(1, 1)])], {1: 0.0}, 60.0, pytest.fail)]
+    assert [5.0, 3.0] == [row.seconds for row in rows if isinstance(row, Alone)]
+
+
+def test_half_the_memory_is_moved_before_each_of_two_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two uses of the operator's weights as much is moved as the model moves."""
+    moved: list[int] = []
+    monkeypatch.setattr(single_operators._Mover, "move", lambda _, size, __: moved.append(size))
+    path = _with_weights(
+        tmp_path / "net.onnx",
+        [
+            helper.make_node("MatMul", ["x", "w"], ["m"]),
+            helper.make_node("MatMul", ["m", "w"], ["y"]),
+        ],
+        ["batch", 700],
+        700,
+    )
+    best = optimised(path, read_onnx(path))
+    list(measure_alone(best, [Wanted(0, [Setting(1, 1)])], {1: 0.0}, 60.0, pytest.fail))
+    moved_mb = Footprint(best.graph).moved_mb(best.graph.operators[0].at(1), 1)
+    assert {(moved_mb << 20) // 2} == set(moved)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -483,7 +503,7 @@ def test_all_memory_is_moved_by_any_number_of_cores(count: int) -> None:
     here = min(os.sched_getaffinity(0))
     values = np.arange(7.0)
     with single_operators._Mover(blocks, [here] * count) as mover:
-        mover.move(1, [values, np.full((), 2.0)])
+        mover.move(1 << 20, [values, np.full((), 2.0)])
     assert count - 1 == len(mover._others)
     moved = (1 << 20) // 16
     assert np.array_equal(blocks[0, :moved], blocks[1, :moved])
@@ -506,7 +526,11 @@ def test_time_limit_holds_where_each_run_takes_a_second(
     path, said = _odd(tmp_path / "odd.onnx"), list[str]()
     best = optimised(path, read_onnx(path))
     settings = [Setting(batch, 1) for batch in (1, 2, 4, 8)]
-    rows = list(measure_alone(best, [Wanted(0, settings), Wanted(1, settings)], 5.0, said.append))
+    rows = list(
+        measure_alone(
+            best, [Wanted(0, settings), Wanted(1, settings)], _PROFILED_S, 5.0, said.append
+        )
+    )
     assert [Setting(1, 1)] == [row.setting for row in rows]
     assert ["the time budget is spent: 1 operators remain"] == said
     assert 5.0 < now_s[0] <= 12.0

@@ -17,9 +17,10 @@ from watchdog_plugin.profiling.run_overhead import measure_overhead
 from watchdog_plugin.profiling.single_operators import Wanted, measure_alone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from carpool.onnx_graph.operator_graph import Operator
+    from carpool.predictor.profile import Overhead
     from watchdog_plugin.profiling.reference_operators import Reference
 
 __all__ = ["calibrate"]
@@ -43,7 +44,7 @@ def calibrate(threads: Sequence[int], budget_s: float, say: Callable[[str], None
         if time.monotonic() > end_s:
             say("the time budget is spent: no more operators are measured")
             break
-        rows += _timed(references, batches, threads, end_s, say)
+        rows += _timed(references, batches, overheads, end_s, say)
     return Calibration(origin(), tuple(rows), overheads)
 
 
@@ -60,13 +61,14 @@ def _few_of_each(operators: Sequence[Operator]) -> Iterator[int]:
 def _timed(
     references: Sequence[Reference],
     batches: Sequence[int],
-    threads: Sequence[int],
+    overheads: Mapping[int, Overhead],
     end_s: float,
     say: Callable[[str], None],
 ) -> list[Alone]:
     best = optimised(Path("references.onnx"), reference_model(references))
-    settings = [Setting(batch, count) for count in threads for batch in batches]
+    settings = [Setting(batch, count) for count in overheads for batch in batches]
     wanted = [Wanted(at, settings) for at in _few_of_each(best.graph.operators)]
-    rows = measure_alone(best, wanted, end_s - time.monotonic(), say)
+    profiled_s = {count: -each.per_operator_s for count, each in overheads.items()}
+    rows = measure_alone(best, wanted, profiled_s, end_s - time.monotonic(), say)
     fastest = {(row.case, row.setting): row for row in rows if isinstance(row, Alone)}
     return list(fastest.values())

@@ -130,9 +130,10 @@ class _Reading:
         best = self._optimised()
         model, _ = self._read(best.graph)
         wanted = [Wanted(*each) for each in model.unmeasured(settings)]
+        profiled_s = {u.threads: -s for u, s in model.fit.per_operator_s.items() if not u.gpu}
         budget_s = self._request.budget_s
         self._say(f"measuring {len(wanted)} operators alone, for {budget_s:g} s at most")
-        rows = self._kept(measure_alone(best, wanted, budget_s, self._say))
+        rows = self._kept(measure_alone(best, wanted, profiled_s, budget_s, self._say))
         return {(row.case.op_type, row.case.shapes) for row in rows}
 
     def _kept(self, measured: Iterable[Alone | RefusedOperator]) -> list[Alone | RefusedOperator]:

@@ -22,7 +22,7 @@ from carpool.predictor.profile import OperatorRow, Origin, RunRow, Setting
 from carpool.processor import processor
 from watchdog_plugin.profiling.memory import PeakMemory
 from watchdog_plugin.profiling.operator_matching import matched
-from watchdog_plugin.profiling.other_programs import OtherPrograms
+from watchdog_plugin.profiling.other_programs import BLOCK_S, OtherPrograms
 from watchdog_plugin.profiling.profiled_session import ProfiledSession, feeds
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ _PATIENCE_SHARE = 0.25  # share of a round for these waits; a round has a third 
 _WARM_UPS, _LONG_S = 3, 0.5  # warm-up runs of each setting; one is enough if it takes this long
 _ENOUGH_RUNS, _LEAST_RUNS = 9, 3  # undisturbed runs that suffice; number that count in any case
 _RUNS_OF_OPERATORS = 10  # most runs of a visit that are timed by operators
-_BLOCK_S = 0.001  # interval of reading the kernel's accounts
 _DISTURBED = 0.02  # share of a run spent waiting for a core, above which it is disturbed
 _CLOCK_S = 1e-6  # operators are reported in whole microseconds; many together are more exact
 
@@ -170,12 +169,12 @@ class _Pair:
     ) -> Iterator[tuple[float, list[float]]]:
         """Yield blocks of runs with the share of time spent waiting for a core.
 
-        It is not measured for each run, as reading the kernel's accounts cools the caches.
+        It is not measured for each run, as reading the kernel's accounts prolongs the next one.
         """
         while runs:
             times: list[float] = []
             before_s = self._other_programs.queued_s()
-            while runs and sum(times) < _BLOCK_S:
+            while runs and sum(times) < BLOCK_S:
                 times.append(session.run_s(measured.inputs))
                 runs -= 1
             yield (self._other_programs.queued_s() - before_s) / sum(times), times

@@ -1,9 +1,9 @@
 """Measures operators alone: each without the rest of its model.
 
-The model itself is never run, only each of its distinct operators, with its own weights. Before
-each run, as much memory is moved through the caches as a run of the model moves, so that weights
-are found where they would be in such a run; inputs and outputs are touched last, as preceding
-operators would do.
+The model itself is never run, only each of its distinct operators, with its own weights. Between
+two uses of these weights, as much memory is moved through the caches as a run of the model moves,
+so that they are found where they would be in such a run; inputs and outputs are touched last, as
+preceding operators would do.
 
 An operator runs after its predecessor in the model, and the time of that one by itself is
 subtracted. The runtime's profiler is not used, as it takes microseconds for each operator.
@@ -11,7 +11,6 @@ subtracted. The runtime's profiler is not used, as it takes microseconds for eac
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -29,11 +28,11 @@ from carpool.predictor.features import sized
 from carpool.predictor.profile import Alone, RefusedOperator
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling.operator_pair import OperatorPair, Step, predecessor
-from watchdog_plugin.profiling.other_programs import OtherPrograms
-from watchdog_plugin.profiling.run_overhead import overhead, quicker_half_s, trivial_s
+from watchdog_plugin.profiling.other_programs import BLOCK_S, OtherPrograms
+from watchdog_plugin.profiling.run_overhead import quicker_half_s, trivial_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from onnx import ModelProto
 
@@ -44,14 +43,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Wanted", "measure_alone"]
 
-_PASSES = 3
-_WARM_UPS = 2
-_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.05, 3, 125  # of one setting: time to aim at, bounds of runs
-_MOVED_RUNS = 4  # runs of one setting if megabytes are moved before each
+_PASSES = 5
+_SETTLING_S, _LEAST_SETTLING, _MOST_SETTLING = 0.02, 2, 12  # of one setting: time, and runs
+_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.03, 3, 75  # of one setting: time to aim at, bounds of runs
 _TOLD = 10  # operators between two messages
 _TRIES = 2  # factor of the number of runs, if some are disturbed
 _DISTURBED = 0.02  # share of a run spent waiting for a core, above which it is disturbed
-_BLOCK_S = 0.001  # interval of reading the kernel's accounts
 
 
 class Wanted(NamedTuple):
@@ -67,39 +64,40 @@ class Wanted(NamedTuple):
 
 
 def measure_alone(
-    best: Optimised, wanted: Sequence[Wanted], budget_s: float, say: Callable[[str], None]
+    best: Optimised,
+    wanted: Sequence[Wanted],
+    profiled_s: Mapping[int, float],
+    budget_s: float,
+    say: Callable[[str], None],
 ) -> Iterator[Alone | RefusedOperator]:
     """Yield times of operators, in the order of ``wanted``, until the time limit.
 
     Progress is reported after every ten operators. An operator that the runtime does not run alone
-    is yielded as refused. As the speed of a shared machine changes from second to second, all are
-    measured several times if the budget allows it, and yielded again if that changes their time.
+    is yielded as refused. Other programs, and on a virtual machine its neighbours, prolong runs for
+    seconds. So all operators are measured several times if the budget allows it, and yielded again
+    if that changes their time.
+
+    Args:
+        best: The optimised model.
+        wanted: The operators.
+        profiled_s: By number of threads, the seconds that the runtime's profiler adds to each
+            operator. Predictions subtract them again, so both must be of the same measurement.
+        budget_s: Time limit in seconds.
+        say: Called with progress messages.
     """
-    end_s, here = time.monotonic() + budget_s, _Here(best, wanted)
-    visits: dict[tuple[Case, Setting], list[float]] = {}
+    end_s, here = time.monotonic() + budget_s, _Here(best, wanted, profiled_s)
+    yielded_s: dict[tuple[Case, Setting], float] = {}
     for again in range(_PASSES):
         if again and len(wanted) > _TOLD and time.monotonic() < end_s:
             say(f"all operators measured, now again ({again} of {_PASSES - 1})")
         for row in _once(best, wanted, here, end_s, _silently if again else say):
-            earlier = visits.setdefault((row.case, row.setting), [])
+            key = row.case, row.setting
             if isinstance(row, Alone):
-                before_s = _settled_s(earlier, row.setting.threads)
-                earlier.append(row.seconds)
-                after_s = _settled_s(earlier, row.setting.threads)
-                if after_s != before_s:
-                    yield row._replace(seconds=after_s)
+                if row.seconds != yielded_s.get(key):
+                    yielded_s[key] = row.seconds
+                    yield row
             elif not again:
                 yield row
-
-
-def _settled_s(visits: Sequence[float], threads: int) -> float:
-    """Return the time that several visits give; infinity without any.
-
-    On one thread it is the median, as the thread's own clock stops while others use its core. On
-    several it is the shortest: others can only lengthen it, and a hypervisor that moves cores can
-    double it.
-    """
-    return min(visits, default=math.inf) if threads > 1 or not visits else median(visits)
 
 
 def _once(
@@ -144,15 +142,19 @@ class _Here:
         footprint: The memory that runs of the model move.
         view_s: By number of threads, the time of an operator that computes and moves nothing.
         profiled_s: By number of threads, what the runtime's profiler adds to each operator.
+        fastest_s: By case and setting, the fastest visits with the operator and without it.
     """
 
-    def __init__(self, best: Optimised, wanted: Sequence[Wanted]) -> None:
+    def __init__(
+        self, best: Optimised, wanted: Sequence[Wanted], profiled_s: Mapping[int, float]
+    ) -> None:
         settings = {setting for each in wanted for setting in each.settings}
         threads = {setting.threads for setting in settings}
         self.values = {batch: _shape_values(best, batch) for batch in {s.batch for s in settings}}
         self.footprint = Footprint(best.graph)
         self.view_s = {count: trivial_s(count) for count in threads}
-        self.profiled_s = {count: -overhead(count).per_operator_s for count in threads}
+        self.profiled_s = profiled_s
+        self.fastest_s: dict[tuple[Case, Setting], tuple[float, float]] = {}
         self.blocks = np.zeros((2, (MOST_MB << 20) // 16))
 
 
@@ -181,18 +183,18 @@ class _Mover:
         for other in self._others:
             other.shutdown()
 
-    def move(self, moved_mb: int, arrays: Sequence[Array]) -> None:
-        """Move ``moved_mb`` through the caches, then touch arrays that an operator finds warm."""
+    def move(self, size: int, arrays: Sequence[Array]) -> None:
+        """Move ``size`` bytes through the caches, then touch arrays that an operator finds warm."""
         moves = [
-            other.submit(self._move, part, moved_mb, arrays)
+            other.submit(self._move, part, size, arrays)
             for part, other in enumerate(self._others, 1)
         ]
-        self._move(0, moved_mb, arrays)
+        self._move(0, size, arrays)
         for move in moves:
             move.result()
 
-    def _move(self, part: int, moved_mb: int, arrays: Sequence[Array]) -> None:
-        target, source = (self._of(part, each[: (moved_mb << 20) // 16]) for each in self._blocks)
+    def _move(self, part: int, size: int, arrays: Sequence[Array]) -> None:
+        target, source = (self._of(part, each[: size // 16]) for each in self._blocks)
         np.copyto(target, source)
         for array in arrays:
             own = self._of(part, array)
@@ -251,17 +253,29 @@ class _Operator:
     def _visit(self, pair: OperatorPair, setting: Setting, mover: _Mover, end_s: float) -> float:
         """Return its seconds at one setting, as the runtime's profiler would report them."""
         arrays = pair.bind(setting.batch, self._here.values[setting.batch])
-        last_s = [sum(pair.run_s(lambda: None)) for _ in range(_WARM_UPS)][-1]
         moved_mb = self._here.footprint.moved_mb(self._case(setting), setting.batch)
-        if moved_mb:
-            before = partial(mover.move, moved_mb, arrays)
-            times = _Calm(partial(pair.run_s, before)).runs(_MOVED_RUNS, end_s)
-        else:
-            runs = int(min(_MOST_RUNS, max(_LEAST_RUNS, _VISIT_S / last_s)))
-            times = _Calm(partial(pair.run_s, lambda: None)).runs(runs, end_s)
+        half = (moved_mb << 20) // 2  # as the operator runs in every second run only
+        before = partial(mover.move, half, arrays) if half else _nothing
+        run = partial(pair.run_s, before)
+        runs = int(min(_MOST_RUNS, max(_LEAST_RUNS, _VISIT_S / _settle_s(run))))
+        times = _Calm(run).runs(runs, end_s)
         typical = median if setting.threads == 1 else quicker_half_s
-        with_s, without_s = (typical(each) for each in zip(*times, strict=True))
+        with_s, without_s = self._fastest(
+            setting, *(typical(each) for each in zip(*times, strict=True))
+        )
         return max(0.0, with_s - without_s) + self._here.profiled_s[setting.threads]
+
+    def _fastest(self, setting: Setting, with_s: float, without_s: float) -> tuple[float, float]:
+        """Return the fastest visits so far, with the operator and without it.
+
+        Both are on the machine when it is not disturbed. The smallest difference would rather be
+        of a visit in which only the runs without the operator were disturbed.
+        """
+        key = self._case(setting), setting
+        before = self._here.fastest_s.get(key, (with_s, without_s))
+        fastest_s = min(with_s, before[0]), min(without_s, before[1])
+        self._here.fastest_s[key] = fastest_s
+        return fastest_s
 
     def _row(self, setting: Setting, seconds: float) -> Alone:
         case = self._case(setting)
@@ -269,6 +283,25 @@ class _Operator:
 
     def _case(self, setting: Setting) -> Case:
         return self._step.operator.at(setting.batch)
+
+
+def _nothing() -> None:
+    """Move nothing before a run."""
+
+
+def _settle_s(run: Callable[[], object]) -> float:
+    """Run until the caches hold what they will hold; return the seconds of the last run.
+
+    A last-level cache keeps weights only once they have been used several times: on an AMD EPYC of
+    family 25, runs of a model with 10 MB of weights become faster until the twelfth.
+    """
+    end_s = time.monotonic() + _SETTLING_S
+    for count in range(1, _MOST_SETTLING + 1):
+        began = time.monotonic()
+        run()
+        if count >= _LEAST_SETTLING and time.monotonic() > end_s:
+            break
+    return max(time.monotonic() - began, 1e-9)
 
 
 @contextmanager
@@ -317,12 +350,12 @@ class _Calm:
         return [times for _, times in sorted(candidates)[: max(calm, _LEAST_RUNS)]]
 
     def _block(self, most: int) -> tuple[float, list[tuple[float, float]]]:
-        """Run for a millisecond, at least once; return the share of time disturbed and the times.
+        """Run for ten milliseconds, at least once; return the share of time disturbed, and times.
 
-        The share is not measured for each run, as reading the kernel's accounts cools the caches.
+        The share is not measured for each run, as reading the kernel's accounts prolongs the next.
         """
         queued_s, began = self._other_programs.queued_s(), time.monotonic()
         times = [self._run()]
-        while len(times) < most and time.monotonic() < began + _BLOCK_S:
+        while len(times) < most and time.monotonic() < began + BLOCK_S:
             times.append(self._run())
         return (self._other_programs.queued_s() - queued_s) / (time.monotonic() - began), times
