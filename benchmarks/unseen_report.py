@@ -42,11 +42,10 @@ def unseen_report(
         (
             f"`python -m benchmarks operators --unseen`, commit {commit or 'unknown'}, "
             f"{origin.hardware}, {origin.runtime}. Every operator of a model is measured after "
-            "its predecessor, within a minute a model; what the package's profiles know of "
-            "it is not used. The model is run as well: on one thread afterwards, timed by the "
-            "thread's own clock, on several threads in visits while its operators are measured. "
-            "Medians of runs, on several threads of the fastest visit; every point that was "
-            f"measured is shown.{_missing(points, lists)}"
+            "its predecessor, within a minute a model; what the package's profiles know of it is "
+            "not used. Meanwhile the model is run in visits, on one thread timed by the thread's "
+            "own clock; the median of the fastest visit counts. Every point that was measured is "
+            f"shown.{_missing(points, lists)}"
         ),
         *(["", note] if note else []),
         "",
