@@ -29,6 +29,7 @@ from carpool.plan import Plan
 from carpool.validation import messages
 
 __all__ = [
+    "COUNT_MAX",
     "PATH",
     "PROOF",
     "Announcement",
@@ -50,12 +51,15 @@ PROOF = "x-carpool-proof"
 # msgspec looks for a pattern anywhere in a text, so each says where the text begins and ends.
 FunctionName = Annotated[str, Meta(pattern=rf"\A(?:{function_name.PATTERN})\Z")]
 Sender = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9]{8,64}\Z")]
-AppName = Annotated[str, Meta(pattern=r"\A\S{1,63}\Z")]
+AppName = Annotated[str, Meta(pattern=r"\A[^\s\x00-\x1f\x7f-\x9f]{1,63}\Z")]
 ClassName = Annotated[str, Meta(pattern=r"\A[-a-z0-9]{0,63}\Z")]
-Address = Annotated[str, Meta(pattern=r"\A(?:\S{1,200}|unix:/[^\x00-\x1f\x7f]{1,200})\Z")]
+_ADDRESS = r"\A(?:[^\s\x00-\x1f\x7f-\x9f]{1,200}|unix:/[^\x00-\x1f\x7f-\x9f]{1,200})\Z"
+Address = Annotated[str, Meta(pattern=_ADDRESS)]
 Revision = Annotated[str, Meta(pattern=r"\A[-:A-Za-z0-9]{0,64}\Z")]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
-Count = Annotated[int, Meta(ge=0, le=10**9)]
+COUNT_MAX = 10**9
+Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
+Outcome = Annotated[str, Meta(pattern=r"\A(?:done|late|failed|expired|refused|cancelled)\Z")]
 Term = Annotated[int, Meta(ge=0, lt=2**53)]
 MessageNumber = Annotated[int, Meta(ge=1, lt=2**53)]
 BinCounts = Mapping[Annotated[int, Meta(ge=0, lt=BINS)], Annotated[int, Meta(ge=1, lt=2**53)]]
@@ -142,7 +146,7 @@ class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
     classes: tuple[ClassReport, ...] = ()
     instances: tuple[InstanceReport, ...] = ()
     idle: BinCounts = {}
-    outcomes: Mapping[str, Count] = {}
+    outcomes: Mapping[Outcome, Count] = {}
     latency: BinCounts = {}
     surging: bool = False
     term: Term = 0

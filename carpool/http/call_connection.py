@@ -201,7 +201,7 @@ class CallConnection(asyncio.Protocol):
             self._marked = True
             self._late_after_s = call_frames.number(message) / 1e3
             return
-        answers = wire.decode_answer(message)
+        answers = wire.decode_answer(message, call_frames.MOST_ANSWERS)
         if self._late_after_s < math.inf:
             self._adapt(answers.ids)
         for call_id, status, head, body in zip(*answers, strict=True):

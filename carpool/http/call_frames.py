@@ -43,6 +43,7 @@ __all__ = [
     "CANCELLED",
     "ENDED",
     "FULL",
+    "MOST_ANSWERS",
     "PATH",
     "PROTOCOL",
     "REFUSED",
@@ -69,6 +70,9 @@ CALL_BYTES = 64 * 1024  # the largest body that travels with others
 # From these sizes on, a bundle leaves before the end of the iteration: its receiver works on it
 # while the sender continues to read, instead of afterwards.
 BUNDLE_CALLS, BUNDLE_BYTES = 64, 256 * 1024
+MOST_ANSWERS = (
+    1024  # in one message, whose sender could otherwise use much of its receiver's memory
+)
 SLACK_BYTES = 1024 * 1024  # what a frame may have besides its largest body: others, and all heads
 _LENGTH_BYTES = 4
 _NUMBERED = struct.Struct("<4sI")

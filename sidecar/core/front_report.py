@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from carpool.sync import AppReport, ClassReport, FrontReport, InstanceReport
+from carpool.sync import COUNT_MAX, AppReport, ClassReport, FrontReport, InstanceReport
 from sidecar.core.load_counter import APPS_MAX, Executions
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class FrontReports:
         if batcher.idle and not any(instance.streams for instance in instances):
             load.became_idle(now)
         sample = load.take(now)
+        late = {"late": sample.late} if sample.late else {}
         return FrontReport(
             self._function,
             sender,
@@ -89,16 +90,21 @@ class FrontReports:
             load.idle_s(now),
             batcher.queued,
             starves(batcher, instances),
-            tuple([AppReport(name, count) for name, count in sample.arrivals.items()]),
+            tuple([AppReport(name, _stated(count)) for name, count in sample.arrivals.items()]),
             tuple(_classes(sample.executed, instances)),
             tuple([_seen(each, sample.executed, now) for each in instances]),
             sample.idle,
-            {**outcomes, "late": sample.late} if sample.late else outcomes,
+            {how: _stated(count) for how, count in outcomes.items()} | late,
             sample.latency,
             sample.surging,
             plan.term if plan else 0,
             tuple(sorted(batcher.stranded)[:APPS_MAX]),
         )
+
+
+def _stated(count: int) -> int:
+    """Return a count as reported; a provider may state any number of calls that it refused."""
+    return min(count, COUNT_MAX)
 
 
 def starves(batcher: Batcher, instances: Iterable[ReportedInstance]) -> bool:

@@ -90,6 +90,8 @@ def test_messages_round_trip(message: FrontReport | Announcement) -> None:
             "classes[0].item_count is missing: expected a value",
         ),
         ({"apps": [_APP, _APP]}, "apps[1].name = 'web': expected another name than apps[0]"),
+        ({"apps": [{"name": "a\x1b[2J", "arrivals": 1}]}, "apps[0].name"),
+        ({"outcomes": {"lost": 1}}, "outcomes"),
         ({"extra": 1}, "extra"),
     ],
 )

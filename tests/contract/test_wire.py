@@ -196,3 +196,11 @@ def test_negative_id_is_refused() -> None:
     """A negative id cannot be written."""
     with pytest.raises(wire.WireError, match="fit"):
         wire.encode_request([-1], [1.0], [TEXT_HEAD], [b""])
+
+
+def test_a_message_of_too_many_answers_is_refused() -> None:
+    """Its reader would use many times the message's size."""
+    message = wire.encode_answer([1, 2, 3], [200] * 3, [b"\n"] * 3, [b""] * 3)
+    assert (1, 2, 3) == wire.decode_answer(message, 3).ids
+    with pytest.raises(wire.WireError, match="a batch message of 3 items: expected at most 2"):
+        wire.decode_answer(message, 2)

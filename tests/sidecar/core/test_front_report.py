@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from carpool.plan import InstanceClass, Plan, Route
-from carpool.sync import AppReport, FrontReport, InstanceReport
+from carpool.sync import COUNT_MAX, AppReport, FrontReport, InstanceReport, read_message
 from sidecar.core import dispatch
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
@@ -111,3 +111,14 @@ def test_applications_without_a_reachable_instance_are_reported_while_requests_w
     wider = Instance("c", "wide")
     front.batcher.upstreams.add(wider.upstream)
     assert () == front.report(3.0).stranded
+
+
+def test_counts_are_reported_up_to_the_largest_that_the_scaler_reads() -> None:
+    """A provider may state any number of calls that it refused."""
+    front = Front()
+    front.load.add("*", 3 * COUNT_MAX)
+    outcomes = {"refused": 3 * COUNT_MAX}
+    report = front.reports.report("a" * 8, 1, 1.0, PLAN, [], outcomes)
+    read = read_message(report.to_json())
+    assert isinstance(read, FrontReport)
+    assert ([COUNT_MAX], {"refused": COUNT_MAX}) == ([a.arrivals for a in read.apps], read.outcomes)
