@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from carpool import durations
-from carpool.errors import ConfigError, Problem
-from faas_stack import system_api
+from faas_stack import ready_timeout, system_api
 
 __all__ = ["main"]
 
@@ -23,11 +22,7 @@ def main(argv: list[str]) -> int:
         CarpoolError: The function was not reloaded; the previous instances continue to run.
     """
     args = _parser().parse_args(argv)
-    try:
-        ready_s = durations.parse(args.ready_timeout)
-    except durations.DurationError as error:
-        problem = Problem("--ready-timeout", args.ready_timeout, "a duration such as 90s")
-        raise ConfigError([problem]) from error
+    ready_s = ready_timeout.seconds(args)
     done = _reload(args, ready_s)
     sys.stdout.write(f"{json.dumps(done)}\n" if args.json else f"{_summary(done)}\n")
     return 0
@@ -41,12 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="carpool reload", description=about)
     add = parser.add_argument
     add("function", help="the function's name")
-    add(
-        "--ready-timeout",
-        default="120s",
-        metavar="TIME",
-        help="time to become ready (default: %(default)s)",
-    )
+    ready_timeout.add_flag(parser)
     system_api.add_flags(parser)
     add("--json", action="store_true", help="print the result as one line of JSON")
     return parser

@@ -191,6 +191,8 @@ def _names(graph: GraphProto) -> Iterator[str]:
 
 def _give_sizes(path: Path, graph: GraphProto, sizes: Mapping[str, int]) -> None:
     problems = Problems()
+    if not graph.input:
+        problems.add(f"{path}: inputs", "none", "an input whose first dimension is the batch")
     free = list(dict.fromkeys(name for value in graph.input for name in _free(value)))
     named = {name for value in graph.input for name in _other_names(value)}
     for value in graph.input:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from carpool import durations, json_log
+from carpool import json_log
 from carpool.address import Address
-from carpool.errors import ConfigError, Problem
 from carpool.settings import FunctionSettings
+from faas_stack import ready_timeout
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.partition.machine import Capacity
 from faas_stack.provider import credential_options, plugin_command, standalone
@@ -112,12 +112,7 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder with secrets (default: .secrets beside the stack file)",
     )
-    add(
-        "--ready-timeout",
-        default="120s",
-        metavar="TIME",
-        help="time to become ready (default: %(default)s)",
-    )
+    ready_timeout.add_flag(parser)
     add("--json", action="store_true", help="print the result as one line of JSON")
     json_log.add_flag(parser)
     parser.set_defaults(calls="")  # no second address
@@ -126,11 +121,7 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
 
 def _run(args: argparse.Namespace, *, deploy: bool) -> int:
     standalone.configure_log(args)
-    try:
-        ready_s = durations.parse(args.ready_timeout)
-    except durations.DurationError as error:
-        problem = Problem("--ready-timeout", args.ready_timeout, "a duration such as 90s")
-        raise ConfigError([problem]) from error
+    ready_s = ready_timeout.seconds(args)
     stack = stack_file.load(args.yaml or stack_file.default_path())
     return uvloop.run(_run_session(args, stack, ready_s if deploy else None))
 

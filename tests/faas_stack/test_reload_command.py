@@ -172,6 +172,7 @@ def test_function_at_zero_starts_with_new_files(
     [
         (("nope",), 1, "no function 'nope'"),
         (("tell", "--ready-timeout", "soon"), 2, "a duration such as 90s"),
+        (("tell", "--ready-timeout=-5s"), 2, "--ready-timeout = '-5s': expected a duration"),
         (("a/b",), 1, "no route"),
     ],
 )

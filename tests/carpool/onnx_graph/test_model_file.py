@@ -79,6 +79,15 @@ def test_unsupported_input_is_refused_by_name(path: Path, datatype: int, told: s
         read_onnx(path)
 
 
+def test_a_model_without_inputs_is_refused(path: Path) -> None:
+    """Nothing of it depends on a batch."""
+    made = model(np.ones((3, 5), np.float32))
+    del made.graph.input[:]
+    onnx.save(made, path)
+    with pytest.raises(ConfigError, match="expected an input whose first dimension is the batch"):
+        read_onnx(path)
+
+
 def test_missing_external_weights_are_accepted(path: Path) -> None:
     """A model whose weights are in a missing file can be read for its structure."""
     made = model(np.ones((300, 5), np.float32))
