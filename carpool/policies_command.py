@@ -16,6 +16,7 @@ from carpool import plugins
 from carpool.errors import ConfigError, Problem
 from carpool.params_argument import read_params
 from carpool.testing import BrokenPromise, check_policy, check_scale_policy
+from carpool.validation.problems import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,14 +72,21 @@ def main(argv: list[str]) -> int:
 
 
 def _kind_of(policy: str) -> plugins.Kind:
-    """Return the first kind in which the policy can be found and has the required methods."""
-    for kind in _METHODS:
-        try:
-            if not _lacking(kind, plugins.resolve(kind, policy)):
-                return kind
-        except ConfigError:  # of this kind there is none of that name
-            continue
-    return "batch"
+    """Return the first kind in which the policy can be found and has the required methods.
+
+    Raises:
+        ConfigError: No kind has this name.
+    """
+    names = {kind: {known.name for known in plugins.listed(kind)} for kind in _METHODS}
+    every = sorted(set().union(*names.values()))
+    if ":" not in policy and policy not in every:
+        expected = f"one of {', '.join([*every, 'pkg.module:Class'])}"
+        raise ConfigError([Problem("--check", policy, expected, nearest(policy, every))])
+    kinds = [kind for kind in _METHODS if ":" in policy or policy in names[kind]]
+    for kind in kinds:
+        if not _lacking(kind, plugins.resolve(kind, policy)):
+            return kind
+    return kinds[0]
 
 
 def _lacking(policy_kind: plugins.Kind, policy_class: type) -> list[str]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import gc
 import itertools
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from carpool import plugins
-from carpool.policy_errors import Broken
+from carpool.policy_errors import Broken, raised
 from carpool.testing import BrokenPromise, Report
 from sidecar.conformance.observed_policy import ObservedPolicy
-from sidecar.conformance.promises import BOUNDED, LEAVES, ONE_END, PROMISES, check_drive
+from sidecar.conformance.promises import BOUNDED, LEAVES, ONE_END, PROMISES, SANE, check_drive
 from sidecar.conformance.scenarios import Scenario, random_scenario, shrunk
 from sidecar.core.request import IllegalTransition
 from sidecar.testing import Arrival, Stuck
@@ -24,9 +24,13 @@ from sidecar.testing import Arrival, Stuck
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from sidecar.core.policy import BatchPolicy
+    from sidecar.core.policy import BatchPolicy, Decision, Executed, Waiting
+    from sidecar.core.request import Request
 
 __all__ = ["check_policy"]
+
+A = TypeVar("A")
+Q = TypeVar("Q")
 
 _LONG = 3000  # requests in each part of the long run
 _LEAK_BYTES = 1.0  # for each request: a quarter of what a list grows with an entry for each batch
@@ -109,7 +113,7 @@ def _driven(
 
 def _check_memory(name: str, fresh: Callable[[], BatchPolicy], wait_max_s: float) -> None:
     """Check that memory does not grow in each of the last three parts of a long run."""
-    drive = Scenario(()).drive(fresh())
+    drive = Scenario(()).drive(_Named(fresh()))
     tracing = tracemalloc.is_tracing()
     if not tracing:
         tracemalloc.start()
@@ -120,6 +124,10 @@ def _check_memory(name: str, fresh: Callable[[], BatchPolicy], wait_max_s: float
             drive.batches.clear()
             gc.collect()
             sizes_bytes.append(tracemalloc.get_traced_memory()[0])
+    except Broken as broken:
+        raise BrokenPromise(name, broken.promise, broken.detail) from broken
+    except Stuck as stuck:
+        raise BrokenPromise(name, LEAVES, f"{stuck}, in a long run") from stuck
     finally:
         if not tracing:
             tracemalloc.stop()
@@ -127,6 +135,32 @@ def _check_memory(name: str, fresh: Callable[[], BatchPolicy], wait_max_s: float
     if min(grown) > _LEAK_BYTES * _LONG:
         detail = f"{min(grown) / _LONG:.1f} bytes a request, over {4 * _LONG} requests"
         raise BrokenPromise(name, BOUNDED, detail)
+
+
+class _Named:
+    """Passes calls on to a policy, without keeping them; its errors become broken promises."""
+
+    def __init__(self, policy: BatchPolicy) -> None:
+        self._policy = policy
+
+    def depart(self, request: Request) -> float:
+        """Return the latest departure time of ``request``."""
+        return self._asked(self._policy.depart, request)
+
+    def decide(self, waiting: Waiting) -> Decision:
+        """Return how many items may leave now."""
+        return self._asked(self._policy.decide, waiting)
+
+    def observe(self, executed: Executed) -> None:
+        """Learn from a batch that ran."""
+        self._asked(self._policy.observe, executed)
+
+    def _asked(self, ask: Callable[[Q], A], question: Q) -> A:
+        try:
+            return ask(question)
+        except (Exception, SystemExit) as error:
+            detail = f"{ask.__name__} raised {raised(error)}, in a long run"
+            raise Broken(SANE, detail) from error
 
 
 def _steady(start: float, gap_s: float) -> Iterator[Arrival]:

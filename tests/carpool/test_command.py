@@ -227,6 +227,14 @@ def test_policies_of_every_kind(capsys: Captured) -> None:
     assert [] == [entry for entry in entries if "error" in entry]
 
 
+def test_unknown_policy_to_check_is_compared_with_all_kinds(capsys: Captured) -> None:
+    """The message lists batch and scaling policies."""
+    assert 2 == command.main(["policies", "--check", "inflesss"])
+    said = capsys.readouterr().err
+    assert "did you mean 'infless'" in said
+    assert "deadline, " in said
+
+
 @pytest.mark.parametrize("flags", [(), ("--kind", "prewarm")])
 def test_prewarm_policies_cannot_be_checked(flags: tuple[str, ...], capsys: Captured) -> None:
     """The message is about the policy, whether or not its kind was given."""

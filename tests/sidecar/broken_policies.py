@@ -47,6 +47,19 @@ class Raising(Sound):
         return Decision(1 + 1 // (waiting.count - 1))
 
 
+class Tiring(Sound):
+    """Fails at its three-hundredth question."""
+
+    asked = 0
+
+    def decide(self, waiting: Waiting) -> Decision:
+        self.asked += 1
+        if self.asked == 300:
+            msg = "tired"
+            raise RuntimeError(msg)
+        return super().decide(waiting)
+
+
 class Exiting(Sound):
     """Ends the process."""
 

@@ -91,6 +91,15 @@ def test_slow_leak_is_found_in_long_run(policy: type[Any]) -> None:
     assert (promises.BOUNDED, None) == (caught.value.promise, caught.value.seed)
 
 
+def test_exception_in_long_run_is_named() -> None:
+    """A policy that works for hundreds of requests and then raises breaks a promise, too."""
+    with pytest.raises(
+        BrokenPromise, match=r"decide raised RuntimeError: tired \(broken_po"
+    ) as caught:
+        check_policy(broken.Tiring, scenarios=1)
+    assert (promises.SANE, None) == (caught.value.promise, caught.value.seed)
+
+
 class Waits(Planned):
     """The policy of a plan, with parameters that can be set from outside."""
 
