@@ -94,7 +94,7 @@ class Persistence:
             data = {}  # another scaler has led since, and its plan is in force
         try:
             controller.absorb(data, learned, self._functions.now())
-        except Exception as error:  # noqa: BLE001  a prewarm policy may be any code
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a prewarm policy may be any code
             why = str(error) if isinstance(error, CarpoolError) else raised(error)
             log.warning("%s: its saved state was ignored: %s", controller.name, why)
 

@@ -82,7 +82,7 @@ class IdleTimeTracker:
         """Return the result of the policy's method; None if it fails."""
         try:
             result = call()
-        except Exception as error:  # noqa: BLE001  a policy may be any code
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a policy may be any code
             self._failures[method] = f"the prewarm policy has failed: {raised(error)}"
             return None
         self._failures.pop(method, None)

@@ -230,29 +230,32 @@ class _Changing(FixedKeepAlive):
 class _Failing(FixedKeepAlive):
     """A prewarm policy that fails to observe, and then learns what JSON does not have."""
 
-    is_failing = True
+    error: BaseException | None = None
 
     def observe(self, idle_s: float, now_s: float) -> None:
         """See `PrewarmPolicy.observe`."""
-        if self.is_failing:
-            raise LookupError(idle_s, now_s)
+        if self.error is not None:
+            raise self.error
+        super().observe(idle_s, now_s)
 
     def to_dict(self) -> dict[str, Any]:
         """See `PrewarmPolicy.to_dict`."""
         return {"seen": np.int64(3)}
 
 
-def test_failure_of_prewarm_policy_is_reported_and_loses_no_report() -> None:
+@pytest.mark.parametrize("error", [LookupError(60.0), SystemExit(7)], ids=["error", "exit"])
+def test_failure_of_prewarm_policy_is_reported_and_loses_no_report(error: BaseException) -> None:
     """A report is processed although the prewarm policy fails, which is in the function's notes."""
     policy = _Failing(FixedKeepAlive.Params())
+    policy.error = error
     known = Dependencies(models={"f": MODEL}, prewarm=lambda: policy)
     controller = Controller(base(), known)
     controller.follow(controller.first_plan(), 0.0)
     controller.reported(report(apps=(AppReport("*", 7),), idle={bin_of(60.0): 1}), 9.0, 9.0)
     controller.step(9.0, 9.0)
     assert {"*": 7} == controller.reports.arrivals
-    assert "the prewarm policy has failed: LookupError" in controller.notes[0]
-    policy.is_failing = False
+    assert f"the prewarm policy has failed: {type(error).__name__}" in controller.notes[0]
+    policy.error = None
     controller.reported(report(idle={bin_of(60.0): 1}), 10.0, 10.0)
     controller.step(10.0, 10.0)
     assert [] == controller.notes
