@@ -45,6 +45,7 @@ __all__ = ["Wanted", "measure_alone"]
 
 _PASSES = 5
 _SETTLING_S, _LEAST_SETTLING, _MOST_SETTLING = 0.02, 2, 12  # of one setting: time, and runs
+_RESOLUTION_S = 1e-9  # of the clock
 _VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.03, 3, 75  # of one setting: time to aim at, bounds of runs
 _TOLD = 10  # operators between two messages
 _TRIES = 2  # factor of the number of runs, if some are disturbed
@@ -295,13 +296,14 @@ def _settle_s(run: Callable[[], object]) -> float:
     A last-level cache keeps weights only once they have been used several times: on an AMD EPYC of
     family 25, runs of a model with 10 MB of weights become faster until the twelfth.
     """
-    end_s = time.monotonic() + _SETTLING_S
-    for count in range(1, _MOST_SETTLING + 1):
-        began = time.monotonic()
+    began = time.monotonic()
+    end_s, runs, last_s = began + _SETTLING_S, 0, 0.0
+    while runs < _MOST_SETTLING and (runs < _LEAST_SETTLING or began < end_s):
         run()
-        if count >= _LEAST_SETTLING and time.monotonic() > end_s:
-            break
-    return max(time.monotonic() - began, 1e-9)
+        runs, before = runs + 1, began
+        began = time.monotonic()
+        last_s = began - before
+    return max(last_s, _RESOLUTION_S)
 
 
 @contextmanager
