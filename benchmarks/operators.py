@@ -26,7 +26,7 @@ from benchmarks.operator_models import MODELS, build
 from benchmarks.operator_report import Point, Speed, report
 from benchmarks.operator_sweep import SWEEP
 from benchmarks.operators_foreign import foreign_points, measure_foreign
-from benchmarks.operators_unseen import LISTS, measure_unseen, unseen_points
+from benchmarks.operators_unseen import LISTS, measure_unseen, repeatability, unseen_points
 from benchmarks.records import Records
 from benchmarks.unseen_report import unseen_report
 from carpool.onnx_graph.model_file import read_onnx
@@ -79,7 +79,16 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--note", default="", help="about the machine, for the report")
     parser.add_argument("--resume", action="store_true", help="go on with what was measured")
     parser.add_argument("--minutes", type=float, default=12.0, help="to begin models in (12)")
+    parser.add_argument(
+        "--repeat",
+        type=float,
+        metavar="SECONDS",
+        help="only run the unseen models twice, each for so long, and print how far apart they are",
+    )
     flags = parser.parse_args(argv)
+    if flags.repeat:
+        sys.stdout.write(repeatability(flags.models, _threads(flags), flags.repeat))
+        return 0
     if flags.foreign:
         run_limited(flags.foreign, ["operators", *argv])
         return _foreign(flags)

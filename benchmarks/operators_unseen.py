@@ -42,7 +42,15 @@ if TYPE_CHECKING:
     from carpool.onnx_graph.operator_graph import Graph
     from carpool.predictor.latency_model import OperatorLatencyModel
 
-__all__ = ["LISTS", "UnseenPoint", "built", "measure_unseen", "runs_on", "unseen_points"]
+__all__ = [
+    "LISTS",
+    "UnseenPoint",
+    "built",
+    "measure_unseen",
+    "repeatability",
+    "runs_on",
+    "unseen_points",
+]
 
 # Their errors showed that operators alone had weights unlike trained ones, and that those after a
 # parallel one find its threads awake, so they judge no longer.
@@ -58,6 +66,7 @@ _LONGEST_S = 1.5  # of a run; larger batches are left out
 _ALONE_S, _BETWEEN_S = 60.0, 1.5
 _SETTLING_S, _VISIT_S, _ROUNDS = 0.02, 0.06, 9  # of each batch size
 _LONG_S = 0.1  # of a run; caches need not be warm
+_APART_S = 0.5  # between visits
 _KNOWN = Setting(4, 1)
 _MARK = "unseen: "  # before a model's name: the package's own profile of it has it without
 
@@ -153,6 +162,44 @@ def runs_on(
     for _ in range(_ROUNDS):
         visits.visit()
     return visits.fastest()
+
+
+def repeatability(folder: Path, threads: Sequence[int], each_s: float) -> str:
+    """Run the models left out twice, and say how far apart both are: no prediction is nearer.
+
+    Args:
+        folder: Folder of the built models.
+        threads: Numbers of threads.
+        each_s: Seconds of visits of each model; between its two times all others are run.
+    """
+    first, second = (
+        {
+            name: _runs_for(built(name, folder), folder, threads, each_s)
+            for name in LISTS["left out"]
+        }
+        for _ in range(2)
+    )
+    lines = []
+    for count in threads:
+        settings = [(name, s) for name, runs in first.items() for s in runs if s.threads == count]
+        apart = [abs(second[name][s] / first[name][s] - 1) for name, s in settings]
+        mean, p90 = 100 * np.mean(apart), 100 * np.quantile(apart, 0.9)
+        lines.append(
+            f"{count} thread{'s' * (count > 1)}: the same {len(apart)} runs differ by {mean:.1f}% "
+            f"in the mean, 90th percentile {p90:.1f}%\n"
+        )
+    return "".join(lines)
+
+
+def _runs_for(
+    path: Path, folder: Path, threads: Sequence[int], limit_s: float
+) -> dict[Setting, float]:
+    """Return the median seconds of the fastest visits within a time limit, by setting."""
+    visits = _Visits(read_onnx(path), folder, dict.fromkeys(threads, _BATCHES))
+    end_s = time.monotonic() + limit_s
+    while time.monotonic() < end_s:
+        visits.visit(_APART_S)
+    return {run.setting: run.median_s for run in visits.fastest()}
 
 
 class _Visits:
