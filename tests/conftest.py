@@ -55,7 +55,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Group tests that share an engine, a live stack or a cluster, and set their time limits.
 
     One worker runs the tests with containers, as they share an engine, and another one the live
@@ -65,8 +65,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     In CI a slow test is retried once, as a shared machine may stall whole clusters. Each retry is
     reported.
     """
+    retries = os.environ.get("CI") and config.pluginmanager.hasplugin("rerunfailures")
     for item in items:
-        if os.environ.get("CI") and item.get_closest_marker("slow"):
+        if retries and item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.flaky(reruns=1))
         if item.nodeid.startswith("tests/live/"):
             item.add_marker(pytest.mark.xdist_group("live"))
