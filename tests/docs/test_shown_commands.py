@@ -30,7 +30,8 @@ BLOCKS = [
     *take("docs/scaling.md", "^carpool"),
     *take("docs/simulator.md", "^carpool simulate"),
 ]
-SLOW = {"profile", "60s", "10m", "30m"}
+SLOW = {"profile", "60s", "10m", "15m", "30m"}
+_SLOW_MARKS = (pytest.mark.slow, pytest.mark.timeout(900))
 LINES = sorted({line for block in BLOCKS for line in block.text.splitlines()})
 MATRIX = [
     line
@@ -80,7 +81,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("folder", "quick_checks")
 @pytest.mark.parametrize(
     "line",
-    [pytest.param(x, marks=pytest.mark.slow if SLOW & {*x.split()} else ()) for x in LINES],
+    [pytest.param(x, marks=_SLOW_MARKS if SLOW & {*x.split()} else ()) for x in LINES],
 )
 def test_command_succeeds_with_output(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The command ends with exit code 0 and prints something."""
