@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHAIN_INPUTS", "chain", "measure_overhead", "quicker_half_s", "trivial_s"]
 
-_MEASUREMENTS = 5
+_MEASUREMENTS = 3
 _CHAINS, _CHAIN_RUNS, _CHAIN_S = (4, 132), 200, 1.0  # operators; runs, and time limit for them
 _PREFIX = "carpool-chain-"
 _NOWHERE = Path()
