@@ -165,7 +165,7 @@ def runs_on(
 
 
 def repeatability(folder: Path, threads: Sequence[int], each_s: float) -> str:
-    """Run the models left out twice, and say how far apart both are: no prediction is nearer.
+    """Run the models left out twice, and say how far apart both times are on this machine.
 
     Args:
         folder: Folder of the built models.
