@@ -23,7 +23,7 @@ from carpool.predictor.profile_file import default_database
 from carpool.predictor.roofs import roofs
 from carpool.processor import runtime
 from tests.docs.snippets import take_one
-from watchdog_plugin.profiling import calibrate_command, predict_command
+from watchdog_plugin.profiling import calibrate_command, predict_command, single_operators
 from watchdog_plugin.profiling.calibrating import calibrate
 from watchdog_plugin.profiling.profiler import origin
 from watchdog_plugin.profiling.reference_operators import LARGE, SMALL, reference_model
@@ -141,11 +141,12 @@ def _masked(text: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_output_has_form_of_page(capsys: Captured) -> None:
-    """One core and less time give other numbers than those of the page."""
+def test_output_has_form_of_page(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One core, and each operator measured once, give other numbers than those of the page."""
+    monkeypatch.setattr(single_operators, "_PASSES", 1)
     command, shown = PRINTED.split("\n\n")
     assert COMMAND.split() == command.split()
-    assert 0 == calibrate_command.main([*command.split()[2:], "--cpu", "1", "--budget", "20s"])
+    assert 0 == calibrate_command.main([*command.split()[2:], "--cpu", "1", "--budget", "3m"])
     expected = _masked(shown.partition("...")[0])
     assert expected == _masked(capsys.readouterr().out)[: len(expected)]
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["calibrate"]
 
 _OF_EACH = 3  # most operators of a class
+_FOR_OVERHEAD = 0.1  # share of the budget after which the overhead of runs is not measured again
 _MODELS = ((LARGE, (1,)), (SMALL, (1, 8)))  # with the batch sizes that they are timed at
 
 
@@ -38,7 +39,8 @@ def calibrate(threads: Sequence[int], budget_s: float, say: Callable[[str], None
         say: Called with progress messages.
     """
     end_s = time.monotonic() + budget_s
-    overheads = {count: measure_overhead(count) for count in threads}
+    limit_s = _FOR_OVERHEAD * budget_s / len(threads)
+    overheads = {count: measure_overhead(count, limit_s) for count in threads}
     rows: list[Alone] = []
     for references, batches in _MODELS:
         if time.monotonic() > end_s:
