@@ -21,6 +21,7 @@ from scaler.control.decisions import without_numbers
 from scaler.control.round import Driver, Round
 from scaler.control.sync_pace import LEAST_PAUSE_S
 from scaler.openfaas_client import CALLS, nodes_of
+from scaler.slow_planning import reported_if_slow
 from scaler.variant_lists import VariantLists
 
 if TYPE_CHECKING:
@@ -188,6 +189,7 @@ class Loop(Driver):
         self, by_name: Mapping[str, Controller], loads: Mapping[str, FunctionLoad], now_s: float
     ) -> dict[str, FunctionResult]:
         began_s = time.perf_counter()
-        outcomes = self._planner.plan(by_name, loads, now_s)
+        with reported_if_slow(self.report):
+            outcomes = self._planner.plan(by_name, loads, now_s)
         self._metrics.planning_s += time.perf_counter() - began_s
         return outcomes

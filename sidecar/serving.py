@@ -23,6 +23,7 @@ from sidecar.policies.fixed import FixedWindow
 from sidecar.runtime import cors
 from sidecar.runtime.batch_loop import BatchLoop
 from sidecar.runtime.compression import Compression
+from sidecar.runtime.endless_policy import EndlessPolicy
 from sidecar.runtime.ingress import Ingress, fingerprint
 from sidecar.runtime.merging import protocol_of
 from sidecar.runtime.metrics import Metrics
@@ -80,9 +81,9 @@ async def serve_function(
 
     if ":" in settings.batch_policy:
         _import_beside_handler(env)
-    fallback = FixedWindow(FixedWindow.Params(wait_s=0.0))
+    policy, fallback = build_policy(settings), FixedWindow(FixedWindow.Params(wait_s=0.0))
     batcher = Batcher(
-        PolicyGuard(build_policy(settings), fallback, policy_replaced),
+        PolicyGuard(policy, fallback, policy_replaced),
         batch_max=settings.batch_max,
         queue_max=settings.queue_max,
         background_share=settings.background_share,
@@ -121,6 +122,8 @@ async def serve_function(
         member.join()
     batch_loop.readiness.tell_if_ready()
     collect_rarely()
+    if not type(policy).__module__.startswith("sidecar."):
+        EndlessPolicy().watch()
     await _asked_to_stop()
     await _drain(batch_loop, server, grpc_server, member, options)
     if admin_server:

@@ -15,11 +15,12 @@ from sidecar.core.policy import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from sidecar.core.policy import BatchPolicy, Executed, Waiting
     from sidecar.core.request import Request
 
-__all__ = ["PolicyGuard"]
+__all__ = ["PolicyGuard", "runs_policy"]
 
 _EARLIEST = -math.inf
 _ERRORS = (Exception, SystemExit)  # a policy may be any code
@@ -81,3 +82,13 @@ class PolicyGuard:
         self._policy = self._fallback
         self.failure = raised(error)
         self._report(self.failure)
+
+
+_CALLS = {PolicyGuard.depart.__code__, PolicyGuard.decide.__code__, PolicyGuard.observe.__code__}
+
+
+def runs_policy(frame: FrameType | None) -> bool:
+    """Return whether the code at ``frame`` was called by a guard, and so is a policy's."""
+    while frame is not None and frame.f_code not in _CALLS:
+        frame = frame.f_back
+    return frame is not None
