@@ -27,6 +27,7 @@ from carpool.predictor.measured_operators import write_alone
 from carpool.predictor.profile import Alone, Profile, RunRow, Setting
 from carpool.predictor.profile_database import read_profiles, write_profile
 from carpool.predictor.profile_file import begin_database
+from watchdog_plugin.profiling.disturbance import LEAST_RUNS, Disturbance, pinned
 from watchdog_plugin.profiling.profiled_session import ProfiledSession, feeds
 from watchdog_plugin.profiling.profiler import origin
 from watchdog_plugin.profiling.run_overhead import measure_overhead
@@ -63,25 +64,27 @@ LISTS = {
 _ALL = LATER | UNSEEN | MODELS  # those that judge come first
 _BATCHES = (1, 2, 4, 8)
 _LONGEST_S = 1.5  # of a run; larger batches are left out
-_ALONE_S, _BETWEEN_S = 60.0, 1.5
-_SETTLING_S, _VISIT_S, _ROUNDS = 0.02, 0.06, 9  # of each batch size
+_ALONE_S, _BETWEEN_S = 60.0, 5.0
+_SETTLING_S, _VISIT_S, _PATIENCE_S = 0.02, 0.06, 0.1  # of each batch size
+_CALM, _ROUNDS = 5, 9  # undisturbed visits of each setting that are enough; those afterwards
 _LONG_S = 0.1  # of a run; caches need not be warm
 _APART_S = 0.5  # between visits
-_KNOWN = Setting(4, 1)
+_KNOWN = 4  # batch size of the one measured run
 _MARK = "unseen: "  # before a model's name: the package's own profile of it has it without
 
 
 class UnseenPoint(NamedTuple):
-    """One model at one setting, in seconds; ``settled`` ones know the model's run at one setting.
+    """One model at one setting, in seconds.
 
     Attributes:
         model: Its name.
         setting: Batch and threads.
-        measured_s: Median of the runs.
+        measured_s: Median of a visit of runs.
         predicted_s: From operators measured alone.
         low_s: Lower end of the interval.
         high_s: Upper end of the interval.
-        settled_s: Prediction with one measured point; None at that point.
+        after_one_s: Prediction with one measured run, of batch 4 on one thread; None for that run.
+        after_same_s: Prediction with one measured run of batch 4, on the same number of threads.
     """
 
     model: str
@@ -90,7 +93,8 @@ class UnseenPoint(NamedTuple):
     predicted_s: float
     low_s: float
     high_s: float
-    settled_s: float | None
+    after_one_s: float | None
+    after_same_s: float | None
 
 
 def measure_unseen(
@@ -141,8 +145,7 @@ def _measured(
         rows[row[:2]] = row
         visits.visit(_BETWEEN_S)
     write_alone(database, origin(), rows.values(), {})
-    visits.visit()
-    runs = visits.fastest()
+    runs = visits.completed()
     write_profile(database, Profile(_MARK + name, origin(), runs, ()))
     spent_s = time.monotonic() - began
     _say(f"{name}: {len(rows)} times of operators, {spent_s:.1f} s")
@@ -157,11 +160,8 @@ def _measured(
 def runs_on(
     model: ModelProto, folder: Path, threads: int, batches: Sequence[int]
 ) -> Iterable[RunRow]:
-    """Run a model at some batch sizes in a few visits, of which the fastest counts."""
-    visits = _Visits(model, folder, {threads: batches})
-    for _ in range(_ROUNDS):
-        visits.visit()
-    return visits.fastest()
+    """Run a model at some batch sizes in a few visits, of which undisturbed ones count."""
+    return _Visits(model, folder, {threads: batches}).completed()
 
 
 def repeatability(folder: Path, threads: Sequence[int], each_s: float) -> str:
@@ -194,27 +194,28 @@ def repeatability(folder: Path, threads: Sequence[int], each_s: float) -> str:
 def _runs_for(
     path: Path, folder: Path, threads: Sequence[int], limit_s: float
 ) -> dict[Setting, float]:
-    """Return the median seconds of the fastest visits within a time limit, by setting."""
+    """Return the median seconds of visits within a time limit, by setting."""
     visits = _Visits(read_onnx(path), folder, dict.fromkeys(threads, _BATCHES))
     end_s = time.monotonic() + limit_s
     while time.monotonic() < end_s:
         visits.visit(_APART_S)
-    return {run.setting: run.median_s for run in visits.fastest()}
+    return {run.setting: run.median_s for run in visits.typical()}
 
 
 class _Visits:
     """Runs of a model, in visits while its operators are measured alone.
 
-    A hypervisor moves a machine's cores closer together and apart again, and its neighbours use the
-    same cores and caches, which can double the time of a run for seconds. So operators and runs are
-    measured in turns, and of both the fastest visit counts.
+    A virtual machine's neighbours use the same cores, which prolongs runs by half for fractions of
+    a second or for minutes. So operators and runs are measured in turns, and of both only what was
+    not disturbed counts, if there is any.
     """
 
     def __init__(
         self, model: ModelProto, folder: Path, batches: Mapping[int, Sequence[int]]
     ) -> None:
-        self._each = [_Runs(model, folder, *each) for each in batches.items()]
-        self._visits: list[list[RunRow]] = []
+        disturbance = Disturbance()
+        self._each = [_Runs(model, folder, *each, disturbance) for each in batches.items()]
+        self._visits: list[list[tuple[bool, RunRow]]] = []
         self._last_s = -math.inf
 
     def visit(self, between_s: float = 0.0) -> None:
@@ -223,10 +224,23 @@ class _Visits:
             self._visits.append([run for each in self._each for run in each.visit()])
             self._last_s = time.monotonic()
 
-    def fastest(self) -> tuple[RunRow, ...]:
-        """Return, of each setting, the visit with the lowest median."""
-        settings = zip(*self._visits, strict=True)
-        return tuple(min(runs, key=lambda run: run.median_s) for runs in settings)
+    def completed(self) -> tuple[RunRow, ...]:
+        """Run it until there are enough undisturbed visits, but not for ever; return `typical`."""
+        for _ in range(_ROUNDS):
+            calm = [sum(is_calm for is_calm, _ in each) for each in zip(*self._visits, strict=True)]
+            if calm and min(calm) >= _CALM:
+                break
+            self.visit()
+        return self.typical()
+
+    def typical(self) -> tuple[RunRow, ...]:
+        """Return, of each setting, the undisturbed visit with the middle median."""
+        return tuple(_middle(runs) for runs in zip(*self._visits, strict=True))
+
+
+def _middle(runs: Sequence[tuple[bool, RunRow]]) -> RunRow:
+    counting = [run for calm, run in runs if calm] or [run for _, run in runs]
+    return sorted(counting, key=lambda run: run.median_s)[len(counting) // 2]
 
 
 class _Runs:
@@ -236,29 +250,44 @@ class _Runs:
     """
 
     def __init__(
-        self, model: ModelProto, folder: Path, threads: int, batches: Sequence[int]
+        self,
+        model: ModelProto,
+        folder: Path,
+        threads: int,
+        batches: Sequence[int],
+        disturbance: Disturbance,
     ) -> None:
         data = model.SerializeToString()
         self._session = ProfiledSession(data, folder, threads, operators=False)
         self._clock = time.thread_time if threads == 1 else time.perf_counter
         self._threads, self._inputs = threads, {batch: feeds(model, batch) for batch in batches}
+        self._disturbance = disturbance
 
-    def visit(self) -> Iterable[RunRow]:
-        """Run it at each batch size, short runs first without counting, as they warm the caches."""
+    def visit(self) -> Iterable[tuple[bool, RunRow]]:
+        """Run it at each batch size; yield whether it was undisturbed, and the times."""
         for batch, inputs in self._inputs.items():
-            *_, last_s = self._times_s(inputs, _SETTLING_S)
-            times_s = [last_s] if last_s > _LONG_S else self._times_s(inputs, _VISIT_S)
+            cores = self._disturbance.calmest(self._threads)
+            with pinned(cores):
+                self._disturbance.await_calm(cores, _PATIENCE_S)
+                calm, times_s = self._times_s(inputs, cores)
             mid, p90, p95, p99 = np.quantile(times_s, [0.5, 0.9, 0.95, 0.99]).tolist()
             setting = Setting(batch, self._threads)
-            yield RunRow(setting, mid, p90, p95, p99, p90 - mid, len(times_s))
+            yield calm, RunRow(setting, mid, p90, p95, p99, p90 - mid, len(times_s))
 
-    def _times_s(self, inputs: Mapping[str, Any], limit_s: float) -> list[float]:
-        end_s, times_s = time.monotonic() + limit_s, list[float]()
-        while not times_s or time.monotonic() < end_s:
-            began = self._clock()
-            self._session.run_s(inputs)
-            times_s.append(self._clock() - began)
-        return times_s
+    def _times_s(
+        self, inputs: Mapping[str, Any], cores: Sequence[int]
+    ) -> tuple[bool, Sequence[float]]:
+        """Run, short runs first without counting, as they warm the caches."""
+        end_s, last_s = time.monotonic() + _SETTLING_S, 0.0
+        while not last_s or time.monotonic() < end_s:
+            last_s = self._run_s(inputs)
+        count = 1 if last_s > _LONG_S else max(LEAST_RUNS, round(_VISIT_S / last_s))
+        return self._disturbance.runs(lambda: self._run_s(inputs), count, math.inf, cores)
+
+    def _run_s(self, inputs: Mapping[str, Any]) -> float:
+        began = self._clock()
+        self._session.run_s(inputs)
+        return self._clock() - began
 
 
 def unseen_points(database: Path, folder: Path) -> Iterable[UnseenPoint]:
@@ -270,16 +299,28 @@ def unseen_points(database: Path, folder: Path) -> Iterable[UnseenPoint]:
             continue
         model = _alone(database, graph_of(path := built(name, folder), read_onnx(path)))
         measured_s = {run.setting: run.median_s for run in own.runs}
-        known = {_KNOWN: measured_s[_KNOWN]} if _KNOWN in measured_s else {}
-        settled = replace(model, runs=known)
         for setting, run_s in measured_s.items():
             batch, threads, gpu = setting
             predicted_s = model.predict(batch, threads, gpu) or float("nan")
             interval = model.interval(batch, threads, gpu)
             low_s, high_s = interval or (float("nan"), float("nan"))
-            is_known = setting == _KNOWN or not known
-            after_s = None if is_known else settled.predict(batch, threads, gpu)
-            yield UnseenPoint(name, setting, run_s, predicted_s, low_s, high_s, after_s)
+            after = (
+                _after(model, measured_s, Setting(_KNOWN, known), setting) for known in (1, threads)
+            )
+            yield UnseenPoint(name, setting, run_s, predicted_s, low_s, high_s, *after)
+
+
+def _after(
+    model: OperatorLatencyModel,
+    measured_s: Mapping[Setting, float],
+    known: Setting,
+    setting: Setting,
+) -> float | None:
+    """Return the prediction at a setting once the run at another one is known."""
+    if known not in measured_s or setting == known:
+        return None
+    batch, threads, gpu = setting
+    return replace(model, runs={known: measured_s[known]}).predict(batch, threads, gpu)
 
 
 def _alone(database: Path, graph: Graph) -> OperatorLatencyModel:

@@ -49,6 +49,7 @@ __all__ = ["Interval", "OperatorLatencyModel", "Source"]
 _NORMAL = NormalDist()
 _BEYOND = 2  # limit of batches, as a multiple of the largest measured one
 _MOST_CORRECTION = math.log(4)
+_MOST_SLOWDOWN = 1.5  # of a run by further threads
 _LEAST_S = 1e-9
 
 
@@ -277,15 +278,17 @@ class OperatorLatencyModel:
         """Return the seconds of a run of measured operators, limited by those on one thread.
 
         Several threads share the work, so a run takes at least their share of its time on one
-        thread, and, as the caller's thread does what the others do not begin, at most that time.
-        A sum outside is an error of measurement: operators of microseconds take less than the time
-        of several threads varies by.
+        thread. It can take longer than on one, as threads wait for each other after every step of a
+        recurrent layer. A sum beyond that is an error of measurement: operators of microseconds
+        take less than the time of several threads varies by.
         """
         alone = ThreadsAndGpu(1, unit.gpu)
         if unit.threads <= 1 or not all(known.all() for known in self._corrections.measured(alone)):
             return run_s
         alone_s = self._plain_s(alone, batch)
-        return run_s if alone_s is None else min(max(run_s, alone_s / unit.threads), alone_s)
+        if alone_s is None:
+            return run_s
+        return min(max(run_s, alone_s / unit.threads), _MOST_SLOWDOWN * alone_s)
 
     def _timed(self, unit: ThreadsAndGpu, batch: int) -> list[Array]:
         """Return the seconds of the operators of each group, measured or predicted."""

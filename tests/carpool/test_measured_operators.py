@@ -147,8 +147,8 @@ def test_new_thread_count_is_predicted_from_measured_operators(database: Path) -
     assert pytest.approx(_slow_s(NET, 4, 4), rel=0.02) == model.predict(4, 4, 0)
 
 
-@pytest.mark.parametrize(("factor", "share"), [(0.1, 0.5), (0.8, None), (3.0, 1.0)])
-def test_several_threads_take_between_their_share_and_the_time_on_one(
+@pytest.mark.parametrize(("factor", "share"), [(0.1, 0.5), (0.8, None), (1.2, None), (3.0, 1.5)])
+def test_several_threads_take_at_least_their_share_and_little_longer_than_one(
     database: Path, factor: float, share: float | None
 ) -> None:
     """A sum of operators outside is an error of measurement."""

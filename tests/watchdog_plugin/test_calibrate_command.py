@@ -143,7 +143,7 @@ def _masked(text: str) -> list[list[str]]:
 @pytest.mark.slow
 def test_output_has_form_of_page(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     """One core, and each operator measured once, give other numbers than those of the page."""
-    monkeypatch.setattr(single_operators, "_PASSES", 1)
+    monkeypatch.setattr(single_operators, "_MOST_VISITS", 1)
     command, shown = PRINTED.split("\n\n")
     assert COMMAND.split() == command.split()
     assert 0 == calibrate_command.main([*command.split()[2:], "--cpu", "1", "--budget", "3m"])

@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 import tempfile
+import time
 from contextlib import closing
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -24,14 +25,20 @@ from carpool.predictor.onnx_latency import read_operators
 from carpool.predictor.profile import Alone, RefusedOperator, Setting
 from carpool.predictor.profile_file import default_database
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.profiling import predict_command, run_overhead, single_operators
+from watchdog_plugin.profiling import (
+    disturbance,
+    predict_command,
+    run_overhead,
+    single_operators,
+)
+from watchdog_plugin.profiling.disturbance import Disturbance
 from watchdog_plugin.profiling.operator_pair import OperatorPair, Step, predecessor
 from watchdog_plugin.profiling.profiled_session import ProfiledSession
 from watchdog_plugin.profiling.run_overhead import measure_overhead
 from watchdog_plugin.profiling.single_operators import Wanted, measure_alone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from carpool.onnx_graph.operator_graph import Case
@@ -88,6 +95,12 @@ def test_every_operator_of_a_model_is_measured_alone(tmp_path: Path) -> None:
         assert 0 <= row.seconds != seen.get((row.case, row.setting))
         seen[row.case, row.setting] = row.seconds
     assert [(o.at(s.batch), s) for o in best.graph.operators for s in _SETTINGS] == list(seen)
+
+
+def _scripted(monkeypatch: pytest.MonkeyPatch, visit: Callable[[], Any]) -> None:
+    """Let each visit find what ``visit`` returns: whether it was undisturbed, and the times."""
+    monkeypatch.setattr(single_operators, "trivial_s", lambda _: 1e-6)
+    monkeypatch.setattr(Disturbance, "runs", lambda *_: visit())
 
 
 def test_refused_text_operators_are_not_tried_again(
@@ -156,15 +169,18 @@ def test_measurements_before_interrupt_are_kept(
     assert set(sources) == {"known", "measured"}
 
 
-def test_progress_is_reported(tmp_path: Path) -> None:
-    """A message is written after every ten operators, and before all are measured again."""
+def test_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message is written after every ten operators, and before they are measured again."""
+    monkeypatch.setattr(single_operators, "_VISITS", 42)  # two passes
+    monkeypatch.setattr(single_operators, "_MOST_VISITS", 99)
+    _scripted(monkeypatch, lambda: (True, [(2.0, 1.0)]))
     path, said = _plain(tmp_path / "net.onnx"), list[str]()
     best = optimised(path, read_onnx(path))
     list(measure_alone(best, [Wanted(0, [Setting(1, 1)])] * 21, _PROFILED_S, 60.0, said.append))
     assert [
         "10 of 21 operators measured",
         "20 of 21 operators measured",
-        *(f"all operators measured, now again ({again} of 4)" for again in (1, 2, 3, 4)),
+        "all operators measured, now 21 of them again",
     ] == said
 
 
@@ -463,16 +479,62 @@ def test_an_operator_takes_as_long_as_it_prolongs_a_run(
     assert runs[2] == runs[3]
 
 
-def test_the_fastest_visits_with_and_without_an_operator_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A visit that others disturb only without the operator does not make the operator faster."""
+def test_undisturbed_visits_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The medians with and without the operator count, of undisturbed visits if there are any."""
     path = _plain(tmp_path / "net.onnx")
     best = optimised(path, read_onnx(path))
-    visits = iter([(9.0, 4.0), (7.0, 6.0), (6.0, 3.0), (6.0, 3.0), (8.0, 3.0)])
-    monkeypatch.setattr(single_operators._Calm, "runs", lambda *_: [next(visits)])
+    visits = iter(
+        [
+            (False, [(9.0, 4.0)]),
+            (False, [(9.0, 6.0)]),
+            (True, [(7.0, 6.0)]),
+            (True, [(8.0, 3.0)]),
+            (False, [(1.0, 1.0)]),
+            (True, [(6.0, 2.0)]),
+            *[(True, [(7.0, 3.0)])] * 2,
+        ]
+    )
+    _scripted(monkeypatch, lambda: next(visits))
     rows = [*measure_alone(best, [Wanted(0, [Setting(1, 1)])], {1: 0.0}, 60.0, pytest.fail)]
-    assert [5.0, 3.0] == [row.seconds for row in rows if isinstance(row, Alone)]
+    assert [5.0, 4.0, 1.0, 3.0, 4.0] == [row.seconds for row in rows if isinstance(row, Alone)]
+    assert [] == list(visits)
+
+
+def test_disturbed_operators_are_measured_first_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all settings, those with the fewest undisturbed visits are measured next."""
+    path = _plain(tmp_path / "net.onnx")
+    best = optimised(path, read_onnx(path))
+    asked: list[int] = []
+
+    def visit() -> tuple[bool, list[tuple[float, float]]]:
+        asked.append(len(asked))
+        return asked[-1] not in (1, 2), [(2.0, 1.0 / (1 + len(asked)))]
+
+    monkeypatch.setattr(single_operators, "_VISITS", 2)
+    _scripted(monkeypatch, visit)
+    settings = [Setting(1, 1), Setting(2, 1)]
+    rows = [*measure_alone(best, [Wanted(0, settings)], {1: 0.0}, 60.0, pytest.fail)]
+    order = [row.setting.batch for row in rows]
+    # The second is disturbed twice, and so is measured until it has as many visits as the first.
+    assert [1, 2, 2, 2, 1, 2] == order
+
+
+def test_operators_are_not_measured_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all visits are disturbed, there are eight of each setting."""
+    path, asked = _plain(tmp_path / "net.onnx"), list[int]()
+    best = optimised(path, read_onnx(path))
+
+    def visit() -> tuple[bool, list[tuple[float, float]]]:
+        asked.append(1)
+        return False, [(2.0, 1.0)]
+
+    _scripted(monkeypatch, visit)
+    list(measure_alone(best, [Wanted(0, _SETTINGS)], {1: 0.0}, 60.0, pytest.fail))
+    assert 8 * len(_SETTINGS) == len(asked)
 
 
 def test_half_the_memory_is_moved_before_each_of_two_runs(
@@ -522,7 +584,9 @@ def test_time_limit_holds_where_each_run_takes_a_second(
         return run(session)
 
     monkeypatch.setattr(ProfiledSession, "run_bound_s", slow)
-    monkeypatch.setattr(single_operators, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    clocks = SimpleNamespace(monotonic=lambda: now_s[0], thread_time=time.thread_time)
+    for module in (single_operators, disturbance):
+        monkeypatch.setattr(module, "time", clocks)
     path, said = _odd(tmp_path / "odd.onnx"), list[str]()
     best = optimised(path, read_onnx(path))
     settings = [Setting(batch, 1) for batch in (1, 2, 4, 8)]

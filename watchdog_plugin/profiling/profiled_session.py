@@ -116,7 +116,7 @@ class ProfiledSession:
             options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         set_threads(options, threads)
         options.log_severity_level = _FATAL_ONLY
-        if cores and threads > 1:
+        if cores and 1 < threads <= len(cores):
             others = ";".join(f"{core + 1}" for core in cores[1:threads])  # which it counts from 1
             options.add_session_config_entry("session.intra_op_thread_affinities", others)
         options.add_session_config_entry(

@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
 from carpool.predictor.profile import Overhead
+from watchdog_plugin.profiling.disturbance import Disturbance, pinned
 from watchdog_plugin.profiling.profiled_session import ProfiledSession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from watchdog_plugin.profiling.profiled_session import OperatorTimes
 
 __all__ = ["CHAIN_INPUTS", "chain", "measure_overhead", "quicker_half_s", "trivial_s"]
 
 _MEASUREMENTS, _LIMIT_S = 3, 10.0
-_CHAINS, _CHAIN_RUNS, _CHAIN_S = (4, 132), 200, 1.0  # operators; runs, and time limit for them
+_CHAINS, _CHAIN_RUNS, _CHAIN_S = (4, 132), 60, 0.5  # operators; runs, and time limit for them
 _PREFIX = "carpool-chain-"
 _NOWHERE = Path()
+T = TypeVar("T")
 CHAIN_INPUTS = {f"{_PREFIX}0": np.ones((1, 16), np.float32)}
 
 
 def measure_overhead(threads: int, limit_s: float = _LIMIT_S) -> Overhead:
     """Return a run's overhead besides its operators, from two chains of trivial operators.
 
-    It is the shortest of several measurements, as for operators.
+    It is the median of several measurements: as a difference of times, it may also be too short.
 
     Args:
         threads: Number of threads.
         limit_s: Time limit in seconds, after which no further measurement begins.
     """
     end_s = time.monotonic() + limit_s
-    shortest = _overhead(threads)
-    for _ in range(_MEASUREMENTS - 1):
-        if time.monotonic() > end_s:
-            break
-        shortest = min(shortest, _overhead(threads))
-    return shortest
+    found = [_overhead(threads)]
+    while len(found) < _MEASUREMENTS and time.monotonic() < end_s:
+        found.append(_overhead(threads))
+    return sorted(found)[len(found) // 2]
 
 
 def _overhead(threads: int) -> Overhead:
@@ -54,7 +55,7 @@ def _beyond_s(count: int, threads: int) -> float:
     """Return the seconds of a run of a chain besides its operators."""
     data = chain(count).SerializeToString()
     whole = ProfiledSession(data, _NOWHERE, threads, operators=False, optimise=False)
-    runs_s = [whole.run_s(CHAIN_INPUTS) for _ in _chain_runs()]
+    runs_s = _undisturbed(threads, lambda: whole.run_s(CHAIN_INPUTS))
     return quicker_half_s(runs_s) - count * _each_s(count, threads)
 
 
@@ -72,18 +73,25 @@ def _each_s(count: int, threads: int) -> float:
 def _chain_times(model: ModelProto, threads: int) -> list[OperatorTimes]:
     data = model.SerializeToString()
     with ProfiledSession(data, _NOWHERE, threads, operators=True, optimise=False) as session:
-        for _ in _chain_runs():
+        numbers = itertools.count()
+
+        def run() -> int:
             session.run_s(CHAIN_INPUTS)
-        return session.operator_times()
+            return next(numbers)
+
+        chosen = _undisturbed(threads, run)
+        times = session.operator_times()
+        return [times[number] for number in chosen]
 
 
-def _chain_runs() -> Iterator[int]:
-    """Yield the numbers of a chain's runs; only two if other programs prolong them too much."""
-    end_s = time.monotonic() + _CHAIN_S
-    for number in range(_CHAIN_RUNS):
-        if number > 1 and time.monotonic() > end_s:
-            return
-        yield number
+def _undisturbed(threads: int, run: Callable[[], T]) -> list[T]:
+    """Run a chain many times, but less often if others prolong the runs too much."""
+    disturbance = Disturbance()
+    cores = disturbance.calmest(threads)
+    with pinned(cores):
+        disturbance.await_calm(cores, _CHAIN_S)
+        _, results = disturbance.runs(run, _CHAIN_RUNS, time.monotonic() + _CHAIN_S, cores)
+    return results
 
 
 def quicker_half_s(times: Sequence[float]) -> float:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -27,8 +27,8 @@ from carpool.predictor.composition import MOST_MB, Footprint
 from carpool.predictor.features import sized
 from carpool.predictor.profile import Alone, RefusedOperator
 from watchdog_plugin.function import LoadError
+from watchdog_plugin.profiling.disturbance import LEAST_RUNS, Disturbance, pinned
 from watchdog_plugin.profiling.operator_pair import OperatorPair, Step, predecessor
-from watchdog_plugin.profiling.other_programs import BLOCK_S, OtherPrograms
 from watchdog_plugin.profiling.run_overhead import quicker_half_s, trivial_s
 
 if TYPE_CHECKING:
@@ -43,13 +43,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Wanted", "measure_alone"]
 
-_PASSES = 5
+_VISITS, _MOST_VISITS = 3, 8  # undisturbed ones of each setting; all, on average
 _SETTLING_S, _LEAST_SETTLING, _MOST_SETTLING = 0.02, 2, 12  # of one setting: time, and runs
 _RESOLUTION_S = 1e-9  # of the clock
-_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.03, 3, 75  # of one setting: time to aim at, bounds of runs
+_VISIT_S, _MOST_RUNS = 0.03, 75  # of one setting: time to aim at, and runs
 _TOLD = 10  # operators between two messages
-_TRIES = 2  # factor of the number of runs, if some are disturbed
-_DISTURBED = 0.02  # share of a run spent waiting for a core, above which it is disturbed
 
 
 class Wanted(NamedTuple):
@@ -74,9 +72,9 @@ def measure_alone(
     """Yield times of operators, in the order of ``wanted``, until the time limit.
 
     Progress is reported after every ten operators. An operator that the runtime does not run alone
-    is yielded as refused. Other programs, and on a virtual machine its neighbours, prolong runs for
-    seconds. So all operators are measured several times if the budget allows it, and yielded again
-    if that changes their time.
+    is yielded as refused. Other programs and other virtual machines prolong runs for seconds. So
+    operators are measured several times if the budget allows it, those first that were disturbed
+    most often, and yielded again if that changes their time.
 
     Args:
         best: The optimised model.
@@ -88,10 +86,9 @@ def measure_alone(
     """
     end_s, here = time.monotonic() + budget_s, _Here(best, wanted, profiled_s)
     yielded_s: dict[tuple[Case, Setting], float] = {}
-    for again in range(_PASSES):
-        if again and len(wanted) > _TOLD and time.monotonic() < end_s:
-            say(f"all operators measured, now again ({again} of {_PASSES - 1})")
-        for row in _once(best, wanted, here, end_s, _silently if again else say):
+    some, again = list(wanted), False
+    while some:
+        for row in _once(best, some, here, end_s, _silently if again else say):
             key = row.case, row.setting
             if isinstance(row, Alone):
                 if row.seconds != yielded_s.get(key):
@@ -99,6 +96,10 @@ def measure_alone(
                     yield row
             elif not again:
                 yield row
+        again = True
+        some = [] if time.monotonic() > end_s else here.least_measured(wanted)
+        if len(some) > _TOLD:
+            say(f"all operators measured, now {len(some)} of them again")
 
 
 def _once(
@@ -135,6 +136,40 @@ def _run_once(model: ModelProto) -> dict[str, Array]:
     return dict(zip(names, session.run(None, {}), strict=True))
 
 
+class _Visit(NamedTuple):
+    """Runs of an operator at one setting, in close succession.
+
+    Attributes:
+        calm: Whether nothing disturbed them.
+        with_s: Typical time with the operator.
+        without_s: Typical time without it.
+    """
+
+    calm: bool
+    with_s: float
+    without_s: float
+
+
+class _Visits:
+    """All visits of one operator at one setting."""
+
+    def __init__(self) -> None:
+        self._visits: list[_Visit] = []
+        self.calm = 0
+
+    def add(self, visit: _Visit) -> float:
+        """Add one, and return the seconds of the operator: the median of undisturbed visits.
+
+        With and without the operator, these are different visits: the median of the differences
+        would rather be of visits in which only one of the two was disturbed.
+        """
+        self._visits.append(visit)
+        self.calm += visit.calm
+        counting = [each for each in self._visits if each.calm or not self.calm]
+        with_s, without_s = (median(each[at] for each in counting) for at in (1, 2))
+        return max(0.0, with_s - without_s)
+
+
 class _Here:
     """State shared by the measurements of a model's operators.
 
@@ -143,7 +178,8 @@ class _Here:
         footprint: The memory that runs of the model move.
         view_s: By number of threads, the time of an operator that computes and moves nothing.
         profiled_s: By number of threads, what the runtime's profiler adds to each operator.
-        fastest_s: By case and setting, the fastest visits with the operator and without it.
+        visits: By case and setting, the visits so far; none of views and of refused operators.
+        disturbance: Disturbance by others.
     """
 
     def __init__(
@@ -155,8 +191,37 @@ class _Here:
         self.footprint = Footprint(best.graph)
         self.view_s = {count: trivial_s(count) for count in threads}
         self.profiled_s = profiled_s
-        self.fastest_s: dict[tuple[Case, Setting], tuple[float, float]] = {}
+        self.visits: dict[tuple[Case, Setting], _Visits] = {}
+        self.disturbance = Disturbance()
         self.blocks = np.zeros((2, (MOST_MB << 20) // 16))
+        self._best, self._total = best, 0
+
+    def visits_of(self, case: Case, setting: Setting) -> _Visits:
+        """Return the visits at one setting, as there will be another one."""
+        self._total += 1
+        return self.visits.setdefault((case, setting), _Visits())
+
+    def least_measured(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """Return the settings with the fewest undisturbed visits; none if there are enough."""
+        calm = {
+            (each.position, setting): min(self._calm(each.position, setting))
+            for each in wanted
+            for setting in each.settings
+        }
+        fewest = min(calm.values(), default=_VISITS)
+        if fewest >= _VISITS or self._total >= _MOST_VISITS * len(calm):
+            return []
+        some = [
+            each._replace(settings=[s for s in each.settings if calm[each.position, s] == fewest])
+            for each in wanted
+        ]
+        return [each for each in some if each.settings]
+
+    def _calm(self, position: int, setting: Setting) -> Iterator[int]:
+        """Yield the numbers of undisturbed visits of an operator's branches."""
+        for operator in self._best.graph.operators[position].branches:
+            visits = self.visits.get((operator.at(setting.batch), setting))
+            yield visits.calm if visits else _VISITS
 
 
 class _Mover:
@@ -243,40 +308,38 @@ class _Operator:
         self, steps: Sequence[Step], threads: int, settings: Sequence[Setting], end_s: float
     ) -> list[Alone]:
         rows: list[Alone] = []
-        with _spread_out(threads) as cores, _Mover(self._here.blocks, cores or [0]) as mover:
+        cores = self._here.disturbance.calmest(threads)
+        # The system often wakes a thread on the core of the thread that wakes it, and separates the
+        # two only after milliseconds of work: negligible in a run of a model, but not here.
+        with pinned(cores[:1]), _Mover(self._here.blocks, cores) as mover:
             pair = OperatorPair(self._model, [*steps, self._step], threads, cores)
             for setting in settings:
                 if rows and time.monotonic() > end_s:
                     break
-                rows.append(self._row(setting, self._visit(pair, setting, mover, end_s)))
+                visits = self._here.visits_of(self._case(setting), setting)
+                seconds = visits.add(self._visit(pair, setting, mover, cores, end_s))
+                rows.append(self._row(setting, seconds + self._here.profiled_s[threads]))
         return rows
 
-    def _visit(self, pair: OperatorPair, setting: Setting, mover: _Mover, end_s: float) -> float:
-        """Return its seconds at one setting, as the runtime's profiler would report them."""
+    def _visit(
+        self,
+        pair: OperatorPair,
+        setting: Setting,
+        mover: _Mover,
+        cores: Sequence[int],
+        end_s: float,
+    ) -> _Visit:
+        """Run at one setting, with the operator and without it."""
         arrays = pair.bind(setting.batch, self._here.values[setting.batch])
         moved_mb = self._here.footprint.moved_mb(self._case(setting), setting.batch)
         half = (moved_mb << 20) // 2  # as the operator runs in every second run only
         before = partial(mover.move, half, arrays) if half else _nothing
         run = partial(pair.run_s, before)
-        runs = int(min(_MOST_RUNS, max(_LEAST_RUNS, _VISIT_S / _settle_s(run))))
-        times = _Calm(run).runs(runs, end_s)
+        runs = int(min(_MOST_RUNS, max(LEAST_RUNS, _VISIT_S / _settle_s(run))))
+        calm, times = self._here.disturbance.runs(run, runs, end_s, cores)
         typical = median if setting.threads == 1 else quicker_half_s
-        with_s, without_s = self._fastest(
-            setting, *(typical(each) for each in zip(*times, strict=True))
-        )
-        return max(0.0, with_s - without_s) + self._here.profiled_s[setting.threads]
-
-    def _fastest(self, setting: Setting, with_s: float, without_s: float) -> tuple[float, float]:
-        """Return the fastest visits so far, with the operator and without it.
-
-        Both are on the machine when it is not disturbed. The smallest difference would rather be
-        of a visit in which only the runs without the operator were disturbed.
-        """
-        key = self._case(setting), setting
-        before = self._here.fastest_s.get(key, (with_s, without_s))
-        fastest_s = min(with_s, before[0]), min(without_s, before[1])
-        self._here.fastest_s[key] = fastest_s
-        return fastest_s
+        with_s, without_s = (typical(each) for each in zip(*times, strict=True))
+        return _Visit(calm, with_s, without_s)
 
     def _row(self, setting: Setting, seconds: float) -> Alone:
         case = self._case(setting)
@@ -304,60 +367,3 @@ def _settle_s(run: Callable[[], object]) -> float:
         began = time.monotonic()
         last_s = began - before
     return max(last_s, _RESOLUTION_S)
-
-
-@contextmanager
-def _spread_out(threads: int) -> Iterator[list[int] | None]:
-    """Pin the calling thread to the first of the yielded cores, one for each thread.
-
-    The system often wakes a thread on the core of the thread that wakes it, and separates the two
-    only after milliseconds of work: negligible in a run of a model, but not in one of an operator.
-    """
-    allowed = os.sched_getaffinity(0)
-    if not 1 < threads <= len(allowed):
-        yield None
-        return
-    cores = sorted(allowed)[:threads]
-    os.sched_setaffinity(0, cores[:1])
-    try:
-        yield cores
-    finally:
-        os.sched_setaffinity(0, allowed)
-
-
-class _Calm:
-    """Selects runs that other programs do not disturb, if possible.
-
-    Args:
-        run: Runs once, and returns the times.
-    """
-
-    def __init__(self, run: Callable[[], tuple[float, float]]) -> None:
-        self._run, self._other_programs = run, OtherPrograms()
-
-    def runs(self, count: int, end_s: float) -> list[tuple[float, float]]:
-        """Return ``count`` undisturbed runs, or the least disturbed of twice as many.
-
-        After the time limit no run begins, except the first: while other programs use all cores,
-        a run on several threads can take a second.
-        """
-        candidates: list[tuple[float, tuple[float, float]]] = []
-        calm = 0
-        while calm < count and len(candidates) < _TRIES * count:
-            share, times = self._block(count - calm)
-            candidates += [(share, each) for each in times]
-            calm += len(times) if share <= _DISTURBED else 0
-            if time.monotonic() > end_s:
-                break
-        return [times for _, times in sorted(candidates)[: max(calm, _LEAST_RUNS)]]
-
-    def _block(self, most: int) -> tuple[float, list[tuple[float, float]]]:
-        """Run for ten milliseconds, at least once; return the share of time disturbed, and times.
-
-        The share is not measured for each run, as reading the kernel's accounts prolongs the next.
-        """
-        queued_s, began = self._other_programs.queued_s(), time.monotonic()
-        times = [self._run()]
-        while len(times) < most and time.monotonic() < began + BLOCK_S:
-            times.append(self._run())
-        return (self._other_programs.queued_s() - queued_s) / (time.monotonic() - began), times
