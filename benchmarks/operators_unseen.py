@@ -65,8 +65,8 @@ _ALL = LATER | UNSEEN | MODELS  # those that judge come first
 _BATCHES = (1, 2, 4, 8)
 _LONGEST_S = 1.5  # of a run; larger batches are left out
 _ALONE_S, _BETWEEN_S = 60.0, 5.0
-_SETTLING_S, _VISIT_S, _PATIENCE_S = 0.02, 0.06, 0.1  # of each batch size
-_CALM, _ROUNDS = 5, 9  # undisturbed visits of each setting that are enough; those afterwards
+_SETTLING_S, _VISIT_S, _PATIENCE_S = 0.02, 0.06, 0.2  # of each batch size
+_CALM, _COMPLETING_S = 5, 20.0  # undisturbed visits of each setting; seconds for those that lack
 _LONG_S = 0.1  # of a run; caches need not be warm
 _APART_S = 0.5  # between visits
 _KNOWN = 4  # batch size of the one measured run
@@ -214,33 +214,46 @@ class _Visits:
         self, model: ModelProto, folder: Path, batches: Mapping[int, Sequence[int]]
     ) -> None:
         disturbance = Disturbance()
-        self._each = [_Runs(model, folder, *each, disturbance) for each in batches.items()]
-        self._visits: list[list[tuple[bool, RunRow]]] = []
+        self._runs = {
+            threads: _Runs(model, folder, threads, some, disturbance)
+            for threads, some in batches.items()
+        }
+        self._visits: dict[Setting, list[tuple[bool, RunRow]]] = {
+            Setting(batch, threads): [] for threads, some in batches.items() for batch in some
+        }
         self._last_s = -math.inf
 
     def visit(self, between_s: float = 0.0) -> None:
         """Run it, unless the last visit was less than ``between_s`` ago."""
         if time.monotonic() > self._last_s + between_s:
-            self._visits.append([run for each in self._each for run in each.visit()])
+            self._visit(self._visits)
             self._last_s = time.monotonic()
+
+    def _visit(self, settings: Iterable[Setting]) -> None:
+        for setting in settings:
+            visit = self._runs[setting.threads].visit(setting.batch)
+            self._visits[setting].append(visit)
 
     def completed(self) -> tuple[RunRow, ...]:
         """Run it until there are enough undisturbed visits, but not for ever; return `typical`."""
-        for _ in range(_ROUNDS):
-            calm = [sum(is_calm for is_calm, _ in each) for each in zip(*self._visits, strict=True)]
-            if calm and min(calm) >= _CALM:
-                break
-            self.visit()
+        end_s, lacking = time.monotonic() + _COMPLETING_S, list(self._visits)
+        while lacking and time.monotonic() < end_s:
+            self._visit(lacking)
+            lacking = [s for s in lacking if sum(calm for calm, _ in self._visits[s]) < _CALM]
         return self.typical()
 
     def typical(self) -> tuple[RunRow, ...]:
-        """Return, of each setting, the undisturbed visit with the middle median."""
-        return tuple(_middle(runs) for runs in zip(*self._visits, strict=True))
+        """Return, of each setting, the visit with the middle median of undisturbed ones."""
+        return tuple(map(_typical, self._visits.values()))
 
 
-def _middle(runs: Sequence[tuple[bool, RunRow]]) -> RunRow:
-    counting = [run for calm, run in runs if calm] or [run for _, run in runs]
-    return sorted(counting, key=lambda run: run.median_s)[len(counting) // 2]
+def _typical(visits: Sequence[tuple[bool, RunRow]]) -> RunRow:
+    calm = sorted((run for calm, run in visits if calm), key=_median_s)
+    return calm[(len(calm) - 1) // 2] if calm else min((run for _, run in visits), key=_median_s)
+
+
+def _median_s(run: RunRow) -> float:
+    return run.median_s
 
 
 class _Runs:
@@ -263,16 +276,15 @@ class _Runs:
         self._threads, self._inputs = threads, {batch: feeds(model, batch) for batch in batches}
         self._disturbance = disturbance
 
-    def visit(self) -> Iterable[tuple[bool, RunRow]]:
-        """Run it at each batch size; yield whether it was undisturbed, and the times."""
-        for batch, inputs in self._inputs.items():
-            cores = self._disturbance.calmest(self._threads)
-            with pinned(cores):
-                self._disturbance.await_calm(cores, _PATIENCE_S)
-                calm, times_s = self._times_s(inputs, cores)
-            mid, p90, p95, p99 = np.quantile(times_s, [0.5, 0.9, 0.95, 0.99]).tolist()
-            setting = Setting(batch, self._threads)
-            yield calm, RunRow(setting, mid, p90, p95, p99, p90 - mid, len(times_s))
+    def visit(self, batch: int) -> tuple[bool, RunRow]:
+        """Run it at a batch size; return whether it was undisturbed, and the times."""
+        cores = self._disturbance.calmest(self._threads)
+        with pinned(cores):
+            self._disturbance.await_calm(cores, _PATIENCE_S)
+            calm, times_s = self._times_s(self._inputs[batch], cores)
+        mid, p90, p95, p99 = np.quantile(times_s, [0.5, 0.9, 0.95, 0.99]).tolist()
+        setting = Setting(batch, self._threads)
+        return calm, RunRow(setting, mid, p90, p95, p99, p90 - mid, len(times_s))
 
     def _times_s(
         self, inputs: Mapping[str, Any], cores: Sequence[int]

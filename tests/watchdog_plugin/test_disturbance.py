@@ -41,6 +41,11 @@ def _doubled(waiting_s: Iterable[float]) -> Iterable[float]:
         yield from (0.0, each)  # before and after the block
 
 
+def _twice(computations_s: Iterable[float]) -> Iterable[float]:
+    for each in computations_s:
+        yield from (each, each)  # before and after the block
+
+
 def _runs(machine: Disturbance, count: int, end_s: float = math.inf) -> tuple[bool, list[int]]:
     numbers = itertools.count()
     calm, results = machine.runs(lambda: next(numbers), count, end_s, [HERE])
@@ -51,29 +56,35 @@ def test_undisturbed_runs_are_returned(machine: Machine) -> None:
     """As many as are wanted, although others were disturbed by neighbours or other programs."""
     computations_s = [1.0, 1.5, 1.1, 1.0, 1.2, 1.4, 1.0]
     waiting_s = [0, 0, 0, 9.0, 0, 0, 0]
-    assert (True, [0, 2, 4, 6]) == _runs(machine(computations_s, waiting_s), 4)
+    assert (True, [0, 2, 4, 6]) == _runs(machine(_twice(computations_s), waiting_s), 4)
+
+
+def test_runs_are_disturbed_if_a_neighbour_comes_or_goes(machine: Machine) -> None:
+    """The computation before the runs counts as well as the one after them."""
+    computations_s = [1.0, 1.5, 1.5, 1.0, *[1.0] * 6]
+    assert (True, [2, 3, 4]) == _runs(machine(computations_s, itertools.repeat(0.0)), 3)
 
 
 def test_least_disturbed_runs_are_returned_if_there_are_no_others(machine: Machine) -> None:
     """After twice as many runs as are wanted."""
-    found = _runs(machine([1.5, 1.4, 1.6, 1.3, 1.7, 1.8], itertools.repeat(0.0)), 3)
+    found = _runs(machine(_twice([1.5, 1.4, 1.6, 1.3, 1.7, 1.8]), itertools.repeat(0.0)), 3)
     assert (False, [0, 1, 3]) == found
 
 
 def test_a_few_undisturbed_runs_are_enough(machine: Machine) -> None:
     """Three undisturbed runs are better than more of which some are disturbed."""
-    found = _runs(machine([1.5] * 3 + [1.0] * 3 + [1.5] * 2, itertools.repeat(0.0)), 4)
+    found = _runs(machine(_twice([1.5] * 3 + [1.0] * 3 + [1.5] * 2), itertools.repeat(0.0)), 4)
     assert (True, [3, 4, 5]) == found
 
 
 def test_no_run_begins_after_the_time_limit(machine: Machine) -> None:
     """The first run is completed in any case."""
-    assert (True, [0]) == _runs(machine([1.0], itertools.repeat(0.0)), 4, -math.inf)
+    assert (True, [0]) == _runs(machine(_twice([1.0]), itertools.repeat(0.0)), 4, -math.inf)
 
 
 def test_a_faster_computation_shows_that_earlier_ones_were_disturbed(machine: Machine) -> None:
     """What is undisturbed is known only once it has been seen."""
-    found = _runs(machine([1.0, 0.6, 1.0, 0.6, 0.6], itertools.repeat(0.0)), 4)
+    found = _runs(machine(_twice([1.0, 0.6, 1.0, 0.6, 0.6]), itertools.repeat(0.0)), 4)
     assert (True, [0, 1, 3, 4]) == found
 
 

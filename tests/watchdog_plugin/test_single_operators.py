@@ -480,7 +480,7 @@ def test_an_operator_takes_as_long_as_it_prolongs_a_run(
 
 
 def test_undisturbed_visits_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The medians with and without the operator count, of undisturbed visits if there are any."""
+    """The medians of undisturbed visits with and without the operator count, or the fastest."""
     path = _plain(tmp_path / "net.onnx")
     best = optimised(path, read_onnx(path))
     visits = iter(
@@ -491,12 +491,11 @@ def test_undisturbed_visits_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             (True, [(8.0, 3.0)]),
             (False, [(1.0, 1.0)]),
             (True, [(6.0, 2.0)]),
-            *[(True, [(7.0, 3.0)])] * 2,
         ]
     )
     _scripted(monkeypatch, lambda: next(visits))
     rows = [*measure_alone(best, [Wanted(0, [Setting(1, 1)])], {1: 0.0}, 60.0, pytest.fail)]
-    assert [5.0, 4.0, 1.0, 3.0, 4.0] == [row.seconds for row in rows if isinstance(row, Alone)]
+    assert [5.0, 1.0, 4.0] == [row.seconds for row in rows if isinstance(row, Alone)]
     assert [] == list(visits)
 
 

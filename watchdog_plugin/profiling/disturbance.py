@@ -23,8 +23,9 @@ from watchdog_plugin.profiling.other_programs import OtherPrograms
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["LEAST_RUNS", "Disturbance", "pinned"]
+__all__ = ["CALM", "LEAST_RUNS", "Disturbance", "pinned"]
 
+CALM = 1.0  # limit of the disturbance of undisturbed runs
 LEAST_RUNS = 3  # that count in any case
 _TRIES = 2  # factor of the number of runs, if some are disturbed
 _WAITING = 0.02  # share of the time spent waiting for a core, from which runs are disturbed
@@ -87,19 +88,18 @@ class Disturbance:
         candidates: list[tuple[float, T]] = []
         calm = 0
         while calm < count and len(candidates) < _TRIES * count:
-            disturbance, results = self._block(run, count - calm, cores)
+            disturbance, results = self.block(run, count - calm, cores)
             candidates += [(disturbance, each) for each in results]
-            calm += len(results) if disturbance <= 1 else 0
+            calm += len(results) if disturbance <= CALM else 0
             if time.monotonic() > end_s:
                 break
         candidates.sort(key=lambda each: each[0])
         chosen = [result for _, result in candidates[: max(calm, LEAST_RUNS)]]
         return calm >= len(chosen), chosen
 
-    def _block(
-        self, run: Callable[[], T], most: int, cores: Sequence[int]
-    ) -> tuple[float, list[T]]:
-        """Run for ten milliseconds, at least once; return the disturbance, 1 at its limit."""
+    def block(self, run: Callable[[], T], most: int, cores: Sequence[int]) -> tuple[float, list[T]]:
+        """Run for ten milliseconds, at least once; return the disturbance and the results."""
+        before = self._prolonged(cores)
         queued_s, began = self._other_programs.queued_s(), time.monotonic()
         results = [run()]
         while len(results) < most and time.monotonic() < began + _BLOCK_S:
@@ -107,7 +107,8 @@ class Disturbance:
         took_s = time.monotonic() - began
         waiting_s = self._other_programs.queued_s() - queued_s
         waited = waiting_s / took_s if waiting_s else 0.0
-        return max(waited / _WAITING, self._prolonged(cores) / _PROLONGED), results
+        prolonged = max(before, self._prolonged(cores))
+        return max(waited / _WAITING, prolonged / _PROLONGED), results
 
     def _prolonged(self, cores: Iterable[int]) -> float:
         """Return the share by which a computation takes longer now than at best on any core."""

@@ -1,8 +1,4 @@
-"""Detects other programs that disturb a measurement, by the kernel's accounting.
-
-Runs are selected independently of their times: selecting runs because they are fast would promise
-latencies that no server can keep.
-"""
+"""Detects other programs that disturb a measurement, by the kernel's accounting."""
 
 from __future__ import annotations
 
@@ -11,11 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-__all__ = ["BLOCK_S", "OtherPrograms"]
-
-# Interval of reading the accounts of waiting threads. That cools caches and lets the runtime's
-# threads fall asleep: a product with 768 x 768 weights takes a third longer after it.
-BLOCK_S = 0.01
+__all__ = ["OtherPrograms"]
 
 _STAT = Path("/proc/stat")
 _TASKS = Path("/proc/self/task")

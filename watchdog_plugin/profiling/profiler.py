@@ -2,7 +2,7 @@
 
 Every round visits every setting, in a new order, so that a slow period of the machine affects all
 of them equally. A visit times some runs as a whole, and some by operators. Runs during which other
-programs used the cores count only if there are too few others.
+programs or other virtual machines used the cores count only if there are too few others.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median_grouped
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -20,9 +21,10 @@ import onnxruntime as ort
 
 from carpool.predictor.profile import OperatorRow, Origin, RunRow, Setting
 from carpool.processor import processor
+from watchdog_plugin.profiling.disturbance import CALM, Disturbance, pinned
 from watchdog_plugin.profiling.memory import PeakMemory
 from watchdog_plugin.profiling.operator_matching import matched
-from watchdog_plugin.profiling.other_programs import BLOCK_S, OtherPrograms
+from watchdog_plugin.profiling.other_programs import OtherPrograms
 from watchdog_plugin.profiling.profiled_session import ProfiledSession, feeds
 
 if TYPE_CHECKING:
@@ -46,7 +48,6 @@ _PATIENCE_SHARE = 0.25  # share of a round for these waits; a round has a third 
 _WARM_UPS, _LONG_S = 3, 0.5  # warm-up runs of each setting; one is enough if it takes this long
 _ENOUGH_RUNS, _LEAST_RUNS = 9, 3  # undisturbed runs that suffice; number that count in any case
 _RUNS_OF_OPERATORS = 10  # most runs of a visit that are timed by operators
-_DISTURBED = 0.02  # share of a run spent waiting for a core, above which it is disturbed
 _CLOCK_S = 1e-6  # operators are reported in whole microseconds; many together are more exact
 
 T = TypeVar("T")
@@ -71,33 +72,33 @@ class Grid:
 
 @dataclass(slots=True)
 class Measured:
-    """Measurements at one setting; each run with the share of its time spent waiting for a core.
+    """Measurements at one setting; each run with its disturbance.
 
     Attributes:
         setting: Batch size, threads, GPU.
         inputs: Inputs of the runs.
         whole_s: Runs timed as a whole.
         operators: Runs timed by operators.
-        queued: The shares of the runs timed by operators.
+        disturbances: Those of the runs timed by operators.
     """
 
     setting: Setting
     inputs: dict[str, Array]
     whole_s: list[tuple[float, float]] = field(default_factory=list)
     operators: list[tuple[float, OperatorTimes]] = field(default_factory=list)
-    queued: list[float] = field(default_factory=list)
+    disturbances: list[float] = field(default_factory=list)
 
     def settled(self) -> bool:
         """Return whether enough runs were undisturbed."""
-        whole = sum(queued <= _DISTURBED for queued, _ in self.whole_s)
-        parts = sum(queued <= _DISTURBED for queued in self.queued)
-        return whole >= _ENOUGH_RUNS and (parts >= _LEAST_RUNS or not self.queued)
+        whole = sum(disturbance <= CALM for disturbance, _ in self.whole_s)
+        parts = sum(disturbance <= CALM for disturbance in self.disturbances)
+        return whole >= _ENOUGH_RUNS and (parts >= _LEAST_RUNS or not self.disturbances)
 
 
 def _quiet(runs: Sequence[tuple[float, T]]) -> list[T]:
     """Return the undisturbed runs, or the least disturbed ones if there are too few."""
     ordered = sorted(runs, key=lambda run: run[0])
-    undisturbed = sum(queued <= _DISTURBED for queued, _ in ordered)
+    undisturbed = sum(disturbance <= CALM for disturbance, _ in ordered)
     return [timed for _, timed in ordered[: max(undisturbed, _LEAST_RUNS)]]
 
 
@@ -110,7 +111,8 @@ class _Pair:
     def __init__(self, model: bytes, folder: Path, threads: int, *, operators: bool) -> None:
         self._whole = ProfiledSession(model, folder, threads, operators=False)
         self._parts = ProfiledSession(model, folder, threads, operators=True) if operators else None
-        self._other_programs = OtherPrograms()
+        self._other_programs, self._disturbance = OtherPrograms(), Disturbance()
+        self._cores = self._disturbance.calmest(threads)
         self._order: list[Measured | None] = []
 
     def warm_up(self, measured: Measured, *, briefly: bool) -> None:
@@ -124,6 +126,11 @@ class _Pair:
     def visit(self, measured: Measured, patience_s: float) -> None:
         """Time one setting, once other programs leave the machine idle or the patience is over."""
         self._other_programs.await_calm(patience_s)
+        self._cores = self._disturbance.calmest(measured.setting.threads)
+        with pinned(self._cores):
+            self._visit(measured)
+
+    def _visit(self, measured: Measured) -> None:
         first_s = self._run_whole(measured, 1)
         runs = int(min(_MOST_RUNS, max(1, _VISIT_S / first_s)))
         if first_s < _LONG_S:  # it has warmed the caches that the others have used
@@ -146,38 +153,33 @@ class _Pair:
         taken: defaultdict[int, int] = defaultdict(int)
         for measured, operator_times in zip(self._order, times, strict=False):
             if measured is not None:
-                queued = measured.queued[taken[id(measured)]]
+                disturbance = measured.disturbances[taken[id(measured)]]
                 taken[id(measured)] += 1
-                measured.operators.append((queued, operator_times))
+                measured.operators.append((disturbance, operator_times))
 
     def _run_whole(self, measured: Measured, runs: int) -> float:
         """Time some runs as a whole, and return the seconds of the last one."""
-        for queued, times in self._blocks(self._whole, measured, runs):
-            measured.whole_s += [(queued, time_s) for time_s in times]
+        for disturbance, times in self._blocks(self._whole, measured, runs):
+            measured.whole_s += [(disturbance, time_s) for time_s in times]
         return times[-1]
 
     def _run_parts(self, measured: Measured, runs: int, *, kept: bool) -> None:
         if self._parts is None:
             return
-        for queued, times in self._blocks(self._parts, measured, runs):
+        for disturbance, times in self._blocks(self._parts, measured, runs):
             if kept:
-                measured.queued += [queued] * len(times)
+                measured.disturbances += [disturbance] * len(times)
             self._order += [measured if kept else None] * len(times)
 
     def _blocks(
         self, session: ProfiledSession, measured: Measured, runs: int
     ) -> Iterator[tuple[float, list[float]]]:
-        """Yield blocks of runs with the share of time spent waiting for a core.
-
-        It is not measured for each run, as reading the kernel's accounts prolongs the next one.
-        """
+        """Yield blocks of runs with their disturbance."""
         while runs:
-            times: list[float] = []
-            before_s = self._other_programs.queued_s()
-            while runs and sum(times) < BLOCK_S:
-                times.append(session.run_s(measured.inputs))
-                runs -= 1
-            yield (self._other_programs.queued_s() - before_s) / sum(times), times
+            run = partial(session.run_s, measured.inputs)
+            disturbance, times = self._disturbance.block(run, runs, self._cores)
+            runs -= len(times)
+            yield disturbance, times
 
 
 def profile(

@@ -16,7 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from statistics import median
+from statistics import median, median_low
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
@@ -158,15 +158,17 @@ class _Visits:
         self.calm = 0
 
     def add(self, visit: _Visit) -> float:
-        """Add one, and return the seconds of the operator: the median of undisturbed visits.
+        """Add one, and return the seconds of the operator.
 
-        With and without the operator, these are different visits: the median of the differences
-        would rather be of visits in which only one of the two was disturbed.
+        They are the median of undisturbed visits, and if there are none, the fastest. With and
+        without the operator, these are different visits: the median of the differences would rather
+        be of visits in which only one of the two was disturbed.
         """
         self._visits.append(visit)
         self.calm += visit.calm
         counting = [each for each in self._visits if each.calm or not self.calm]
-        with_s, without_s = (median(each[at] for each in counting) for at in (1, 2))
+        typical = median_low if self.calm else min
+        with_s, without_s = (typical(each[at] for each in counting) for at in (1, 2))
         return max(0.0, with_s - without_s)
 
 
