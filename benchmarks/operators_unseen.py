@@ -179,27 +179,32 @@ def repeatability(folder: Path, threads: Sequence[int], each_s: float) -> str:
         }
         for _ in range(2)
     )
-    lines = []
-    for count in threads:
-        settings = [(name, s) for name, runs in first.items() for s in runs if s.threads == count]
-        apart = [abs(second[name][s] / first[name][s] - 1) for name, s in settings]
-        mean, p90 = 100 * np.mean(apart), 100 * np.quantile(apart, 0.9)
-        lines.append(
-            f"{count} thread{'s' * (count > 1)}: the same {len(apart)} runs differ by {mean:.1f}% "
-            f"in the mean, 90th percentile {p90:.1f}%\n"
-        )
-    return "".join(lines)
+    apart: dict[tuple[int, bool], list[float]] = {}
+    for name, runs in first.items():
+        for setting, (calm, seconds) in runs.items():
+            again_calm, again_s = second[name][setting]
+            kind = setting.threads, calm and again_calm
+            apart.setdefault(kind, []).append(abs(again_s / seconds - 1))
+    return "".join(_apart(*kind, apart[kind]) for kind in sorted(apart, reverse=True))
+
+
+def _apart(threads: int, calm: bool, apart: Sequence[float]) -> str:  # noqa: FBT001  a key's part
+    kind = "undisturbed" if calm else "disturbed"
+    return (
+        f"{threads} thread{'s' * (threads > 1)}: the same {len(apart)} {kind} runs differ by "
+        f"{np.mean(apart):.1%} in the mean, 90th percentile {np.quantile(apart, 0.9):.1%}\n"
+    )
 
 
 def _runs_for(
     path: Path, folder: Path, threads: Sequence[int], limit_s: float
-) -> dict[Setting, float]:
-    """Return the median seconds of visits within a time limit, by setting."""
+) -> dict[Setting, tuple[bool, float]]:
+    """Return, by setting, whether visits within a time limit were undisturbed, and their median."""
     visits = _Visits(read_onnx(path), folder, dict.fromkeys(threads, _BATCHES))
     end_s = time.monotonic() + limit_s
     while time.monotonic() < end_s:
         visits.visit(_APART_S)
-    return {run.setting: run.median_s for run in visits.typical()}
+    return {run.setting: (visits.calm(run.setting) > 0, run.median_s) for run in visits.typical()}
 
 
 class _Visits:
@@ -239,8 +244,12 @@ class _Visits:
         end_s, lacking = time.monotonic() + _COMPLETING_S, list(self._visits)
         while lacking and time.monotonic() < end_s:
             self._visit(lacking)
-            lacking = [s for s in lacking if sum(calm for calm, _ in self._visits[s]) < _CALM]
+            lacking = [setting for setting in lacking if self.calm(setting) < _CALM]
         return self.typical()
+
+    def calm(self, setting: Setting) -> int:
+        """Return the number of undisturbed visits."""
+        return sum(calm for calm, _ in self._visits[setting])
 
     def typical(self) -> tuple[RunRow, ...]:
         """Return, of each setting, the visit with the middle median of undisturbed ones."""

@@ -34,7 +34,7 @@ __all__ = [
 
 # Bounds if every operator was measured, on one thread and on several: the smallest and the largest
 # mean error of the models with which the composition was chosen, on two processors (Intel Xeon and
-# AMD EPYC: benchmarks/results/operators_unseen.md and operators_unseen_amd.md).
+# AMD EPYC: benchmarks/results/operators_unseen_first.md and operators_unseen_amd.md).
 MEASURED: Mapping[int, Bounds] = {1: (-0.188, 0.195), 2: (-0.346, 0.242)}
 FOREIGN = math.log(3)  # factor for another processor; less if some operators were measured here
 LEVELLED = math.log(1.6)

@@ -13,7 +13,7 @@ from benchmarks.unseen_report import unseen_report
 from carpool.predictor.prediction_intervals import MEASURED
 from carpool.predictor.profile import Origin, Setting
 
-_REPORT = Path(__file__).parents[2] / "benchmarks" / "results" / "operators_unseen.md"
+_REPORT = Path(__file__).parents[2] / "benchmarks" / "results" / "operators_unseen_first.md"
 
 
 def test_intervals_contain_the_errors_of_the_committed_report() -> None:
@@ -41,7 +41,7 @@ def test_page_of_another_processor_is_not_overwritten(
 ) -> None:
     """By default, a page of another processor is kept, and the error names the option to use."""
     monkeypatch.setattr(operators, "_RESULTS", tmp_path / "operators.md")
-    page = tmp_path / "operators_unseen.md"
+    page = tmp_path / "operators_unseen_first.md"
     page.write_text("commit 2fe4f30c, another processor (1-2-3), onnxruntime 1.31.1.")
     with pytest.raises(SystemExit):
         operators.main(["--unseen"])

@@ -32,6 +32,7 @@ _WAITING = 0.02  # share of the time spent waiting for a core, from which runs a
 _PROLONGED = 0.25  # by which a computation takes longer, from which runs are disturbed
 _PROBES, _STEPS = 3, 500  # computations, of which the first finds the caches cold; and their length
 _PAUSE_S = 0.01  # between two looks while waiting
+_RESOLUTION_S = 1e-9  # of the clock
 # Interval of looking for others. That cools caches and lets the runtime's threads fall asleep: a
 # product with 768 x 768 weights takes a third longer after it.
 _BLOCK_S = 0.01
@@ -104,9 +105,8 @@ class Disturbance:
         results = [run()]
         while len(results) < most and time.monotonic() < began + _BLOCK_S:
             results.append(run())
-        took_s = time.monotonic() - began
-        waiting_s = self._other_programs.queued_s() - queued_s
-        waited = waiting_s / took_s if waiting_s else 0.0
+        took_s = max(_RESOLUTION_S, time.monotonic() - began)
+        waited = (self._other_programs.queued_s() - queued_s) / took_s
         prolonged = max(before, self._prolonged(cores))
         return max(waited / _WAITING, prolonged / _PROLONGED), results
 
