@@ -41,7 +41,7 @@ def test_page_of_another_processor_is_not_overwritten(
 ) -> None:
     """By default, a page of another processor is kept, and the error names the option to use."""
     monkeypatch.setattr(operators, "_RESULTS", tmp_path / "operators.md")
-    page = tmp_path / "operators_unseen_first.md"
+    page = tmp_path / "operators_unseen.md"
     page.write_text("commit 2fe4f30c, another processor (1-2-3), onnxruntime 1.31.1.")
     with pytest.raises(SystemExit):
         operators.main(["--unseen"])
