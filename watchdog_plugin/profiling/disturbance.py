@@ -23,7 +23,7 @@ from watchdog_plugin.profiling.other_programs import OtherPrograms
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["CALM", "LEAST_RUNS", "Disturbance", "pinned"]
+__all__ = ["CALM", "LEAST_RUNS", "Disturbance", "least_disturbed", "pinned"]
 
 CALM = 1.0  # limit of the disturbance of undisturbed runs
 LEAST_RUNS = 3  # that count in any case
@@ -49,6 +49,17 @@ def pinned(cores: Sequence[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+def least_disturbed(runs: Sequence[tuple[float, T]]) -> list[T]:
+    """Return the results of undisturbed runs, or of the three least disturbed if there are fewer.
+
+    Args:
+        runs: The disturbance and the result of each.
+    """
+    ordered = sorted(runs, key=lambda run: run[0])
+    calm = sum(disturbance <= CALM for disturbance, _ in ordered)
+    return [result for _, result in ordered[: max(calm, LEAST_RUNS)]]
 
 
 class Disturbance:
@@ -94,8 +105,7 @@ class Disturbance:
             calm += len(results) if disturbance <= CALM else 0
             if time.monotonic() > end_s:
                 break
-        candidates.sort(key=lambda each: each[0])
-        chosen = [result for _, result in candidates[: max(calm, LEAST_RUNS)]]
+        chosen = least_disturbed(candidates)
         return calm >= len(chosen), chosen
 
     def block(self, run: Callable[[], T], most: int, cores: Sequence[int]) -> tuple[float, list[T]]:

@@ -14,14 +14,20 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median_grouped
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import onnxruntime as ort
 
 from carpool.predictor.profile import OperatorRow, Origin, RunRow, Setting
 from carpool.processor import processor
-from watchdog_plugin.profiling.disturbance import CALM, Disturbance, pinned
+from watchdog_plugin.profiling.disturbance import (
+    CALM,
+    LEAST_RUNS,
+    Disturbance,
+    least_disturbed,
+    pinned,
+)
 from watchdog_plugin.profiling.memory import PeakMemory
 from watchdog_plugin.profiling.operator_matching import matched
 from watchdog_plugin.profiling.other_programs import OtherPrograms
@@ -46,11 +52,9 @@ _MOST_ROUNDS = 100
 _PATIENCE_S = 0.5  # longest wait for other programs before a visit, if there is time
 _PATIENCE_SHARE = 0.25  # share of a round for these waits; a round has a third of the time
 _WARM_UPS, _LONG_S = 3, 0.5  # warm-up runs of each setting; one is enough if it takes this long
-_ENOUGH_RUNS, _LEAST_RUNS = 9, 3  # undisturbed runs that suffice; number that count in any case
+_ENOUGH_RUNS = 9  # undisturbed ones of a setting
 _RUNS_OF_OPERATORS = 10  # most runs of a visit that are timed by operators
 _CLOCK_S = 1e-6  # operators are reported in whole microseconds; many together are more exact
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +96,7 @@ class Measured:
         """Return whether enough runs were undisturbed."""
         whole = sum(disturbance <= CALM for disturbance, _ in self.whole_s)
         parts = sum(disturbance <= CALM for disturbance in self.disturbances)
-        return whole >= _ENOUGH_RUNS and (parts >= _LEAST_RUNS or not self.disturbances)
-
-
-def _quiet(runs: Sequence[tuple[float, T]]) -> list[T]:
-    """Return the undisturbed runs, or the least disturbed ones if there are too few."""
-    ordered = sorted(runs, key=lambda run: run[0])
-    undisturbed = sum(disturbance <= CALM for disturbance, _ in ordered)
-    return [timed for _, timed in ordered[: max(undisturbed, _LEAST_RUNS)]]
+        return whole >= _ENOUGH_RUNS and (parts >= LEAST_RUNS or not self.disturbances)
 
 
 class _Pair:
@@ -286,7 +283,7 @@ def _rounds(
 
 
 def _run_row(measured: Measured) -> RunRow:
-    times = _quiet(measured.whole_s)
+    times = least_disturbed(measured.whole_s)
     low, mid, high, p90, p95, p99 = np.quantile(times, [0.25, 0.5, 0.75, 0.9, 0.95, 0.99]).tolist()
     return RunRow(measured.setting, mid, p90, p95, p99, high - low, len(times))
 
@@ -294,7 +291,7 @@ def _run_row(measured: Measured) -> RunRow:
 def _operator_rows(graph: Graph, measured: Measured) -> Iterable[OperatorRow]:
     """Yield the operator rows of one setting, with identical operators combined."""
     cases = [operator.at(measured.setting.batch) for operator in graph.operators]
-    runs = [matched(graph, cases, run) for run in _quiet(measured.operators)]
+    runs = [matched(graph, cases, run) for run in least_disturbed(measured.operators)]
     columns = list(zip(*(run for run in runs if run), strict=True))
     together: defaultdict[Case, list[tuple[float, float]]] = defaultdict(list)
     for case, times in zip(cases, columns, strict=bool(columns)):
