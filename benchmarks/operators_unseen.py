@@ -185,7 +185,8 @@ def repeatability(folder: Path, threads: Sequence[int], each_s: float) -> str:
             again_calm, again_s = second[name][setting]
             kind = setting.threads, calm and again_calm
             apart.setdefault(kind, []).append(abs(again_s / seconds - 1))
-    return "".join(_apart(*kind, apart[kind]) for kind in sorted(apart, reverse=True))
+    kinds = sorted(apart, key=lambda kind: (kind[0], not kind[1]))
+    return "".join(_apart(*kind, apart[kind]) for kind in kinds)
 
 
 def _apart(threads: int, calm: bool, apart: Sequence[float]) -> str:  # noqa: FBT001  a key's part
