@@ -84,7 +84,7 @@ class UnseenPoint(NamedTuple):
         low_s: Lower end of the interval.
         high_s: Upper end of the interval.
         after_one_s: Prediction with one measured run, of batch 4 on one thread; None for that run.
-        after_same_s: Prediction with one measured run of batch 4, on the same number of threads.
+        after_two_s: Prediction with one measured run, of batch 4 on two threads.
     """
 
     model: str
@@ -94,7 +94,7 @@ class UnseenPoint(NamedTuple):
     low_s: float
     high_s: float
     after_one_s: float | None
-    after_same_s: float | None
+    after_two_s: float | None
 
 
 def measure_unseen(
@@ -219,10 +219,8 @@ class _Visits:
     def __init__(
         self, model: ModelProto, folder: Path, batches: Mapping[int, Sequence[int]]
     ) -> None:
-        disturbance = Disturbance()
         self._runs = {
-            threads: _Runs(model, folder, threads, some, disturbance)
-            for threads, some in batches.items()
+            threads: _Runs(model, folder, threads, some) for threads, some in batches.items()
         }
         self._visits: dict[Setting, list[tuple[bool, RunRow]]] = {
             Setting(batch, threads): [] for threads, some in batches.items() for batch in some
@@ -273,18 +271,13 @@ class _Runs:
     """
 
     def __init__(
-        self,
-        model: ModelProto,
-        folder: Path,
-        threads: int,
-        batches: Sequence[int],
-        disturbance: Disturbance,
+        self, model: ModelProto, folder: Path, threads: int, batches: Sequence[int]
     ) -> None:
         data = model.SerializeToString()
         self._session = ProfiledSession(data, folder, threads, operators=False)
         self._clock = time.thread_time if threads == 1 else time.perf_counter
         self._threads, self._inputs = threads, {batch: feeds(model, batch) for batch in batches}
-        self._disturbance = disturbance
+        self._disturbance = Disturbance()
 
     def visit(self, batch: int) -> tuple[bool, RunRow]:
         """Run it at a batch size; return whether it was undisturbed, and the times."""
@@ -326,9 +319,7 @@ def unseen_points(database: Path, folder: Path) -> Iterable[UnseenPoint]:
             predicted_s = model.predict(batch, threads, gpu) or float("nan")
             interval = model.interval(batch, threads, gpu)
             low_s, high_s = interval or (float("nan"), float("nan"))
-            after = (
-                _after(model, measured_s, Setting(_KNOWN, known), setting) for known in (1, threads)
-            )
+            after = (_after(model, measured_s, Setting(_KNOWN, known), setting) for known in (1, 2))
             yield UnseenPoint(name, setting, run_s, predicted_s, low_s, high_s, *after)
 
 
